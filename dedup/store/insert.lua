@@ -1,0 +1,85 @@
+-- Put documents into buckets, and say who else stands there: INSERT and READ of the claim protocol in one step.
+--
+-- KEYS[i]  the root of a bucket group, as in probe.lua
+-- ARGV[i]  12-byte records to add: tag (4), document id (8)
+-- returns  for each group one string of 10-byte answers, as probe.lua: the other documents in each record's bucket
+-- cost     O(shard) a record; at most one shard split a record
+--
+-- Idempotent: a record that stands already is not added again. Values are written whole, because an appended
+-- string would keep room for growth that a packed index cannot afford.
+
+local LOAD = 48  -- records a shard at which the group gets one more
+
+local function shard_of(tag, shards, level)
+  local shard = tag % (level * 2)
+  if shard >= shards then shard = shard - level end
+  return shard
+end
+
+local answers = {}
+for i = 1, #KEYS do
+  local root, records = KEYS[i], ARGV[i]
+  local size = redis.call('HMGET', root, 'n', 'c')
+  local shards, count = tonumber(size[1] or 1), tonumber(size[2] or 0)
+  local before_shards, before_count = shards, count
+  local level = 1
+  while level * 2 <= shards do level = level * 2 end
+
+  local held, dirty, found = {}, {}, {}
+  local function load(shard)
+    if not held[shard] then held[shard] = redis.call('GET', root .. ':' .. shard) or '' end
+    return held[shard]
+  end
+
+  for q = 1, #records / 12 do
+    local record = string.sub(records, q * 12 - 11, q * 12)
+    local tag, id = string.sub(record, 1, 4), string.sub(record, 5)
+    local shard = shard_of(struct.unpack('<I4', tag), shards, level)
+    local stored = load(shard)
+    local mine = false
+    local pos = string.find(stored, tag, 1, true)
+    while pos do
+      if pos % 12 == 1 then
+        local other = string.sub(stored, pos + 4, pos + 11)
+        if other == id then
+          mine = true
+        else
+          found[#found + 1] = struct.pack('<I2', q - 1) .. other
+        end
+        pos = string.find(stored, tag, pos + 12, true)
+      else
+        pos = string.find(stored, tag, pos + 1, true)
+      end
+    end
+    if not mine then
+      held[shard], dirty[shard] = stored .. record, true
+      count = count + 1
+    end
+    if count > shards * LOAD then
+      -- linear hashing: shard (shards - level) gives the records whose next bit is set to the new one
+      local old, stay, go = shards - level, {}, {}
+      local stored_old = load(old)
+      for r = 1, #stored_old, 12 do
+        local one = string.sub(stored_old, r, r + 11)
+        if struct.unpack('<I4', one) % (level * 2) == old then stay[#stay + 1] = one else go[#go + 1] = one end
+      end
+      held[old], dirty[old] = table.concat(stay), true
+      held[shards], dirty[shards] = table.concat(go), true
+      shards = shards + 1
+      if shards == level * 2 then level = shards end
+    end
+  end
+
+  for shard in pairs(dirty) do
+    if held[shard] == '' then
+      redis.call('DEL', root .. ':' .. shard)
+    else
+      redis.call('SET', root .. ':' .. shard, held[shard])
+    end
+  end
+  if shards ~= before_shards or count ~= before_count or not size[1] then
+    redis.call('HSET', root, 'n', shards, 'c', count)
+  end
+  answers[i] = table.concat(found)
+end
+return answers

@@ -1,0 +1,34 @@
+-- Take documents out of their buckets: what a loser does, and forget.
+--
+-- KEYS[i]  the root of a bucket group, as in probe.lua
+-- ARGV[i]  12-byte records to remove: tag (4), document id (8)
+-- returns  how many were there
+-- cost     O(shard) a record
+
+local removed = 0
+for i = 1, #KEYS do
+  local root, records = KEYS[i], ARGV[i]
+  local shards = tonumber(redis.call('HGET', root, 'n') or 0)
+  if shards > 0 then
+    local level = 1
+    while level * 2 <= shards do level = level * 2 end
+    local gone = 0
+    for q = 1, #records / 12 do
+      local record = string.sub(records, q * 12 - 11, q * 12)
+      local shard = struct.unpack('<I4', record) % (level * 2)
+      if shard >= shards then shard = shard - level end
+      local name = root .. ':' .. shard
+      local stored = redis.call('GET', name) or ''
+      local pos = string.find(stored, record, 1, true)
+      while pos and pos % 12 ~= 1 do pos = string.find(stored, record, pos + 1, true) end
+      if pos then
+        local left = string.sub(stored, 1, pos - 1) .. string.sub(stored, pos + 12)
+        if left == '' then redis.call('DEL', name) else redis.call('SET', name, left) end
+        gone = gone + 1
+      end
+    end
+    if gone > 0 then redis.call('HINCRBY', root, 'c', -gone) end
+    removed = removed + gone
+  end
+end
+return removed
