@@ -1,0 +1,301 @@
+"""Words, lines and shingles of a text as arrays of 64-bit hashes, without a Python object a word.
+
+A text becomes code points, a table gives each code point its class, and class changes are word edges.
+A word's hash is the polynomial c[i] * B**i over its code points, modulo 2**64 (Karp & Rabin 1987), read
+from one running sum over the text: (P[end] - P[start]) * B**-start; B is odd and so has an inverse.
+A finaliser then spreads it over all 64 bits. Lines and shingles are the same polynomial over word hashes
+(shingles as in Broder 1997).
+
+Words are runs of letters, marks and numbers after NFKC and lower case. Scripts written without spaces (Han,
+kana, Thai, Lao, Khmer, Myanmar) give a word a code point, so that their shingles are character n-grams.
+Invisible code points (soft hyphen, joiners, variation selectors) are not there at all.
+
+Invariant: hashes depend on the text alone, not on the machine, the run, or what else stands on the page.
+A word longer than a piece (2**20 code points) may be cut in two, nothing else is.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from dedup.model import I64, U64, Bools, Tokens
+
+U8 = npt.NDArray[np.uint8]
+
+PIECE = 1 << 20  # code points worked on at once: bounds both the power tables and the peak of memory
+BASE = 0x9E6C63D0676A9A9B  # odd, 3 modulo 8: its powers repeat only after 2**62
+BASE_INVERSE = pow(BASE, -1, 1 << 64)
+NUMBER = np.uint64(0x5BD1E995A3C59AC3)  # the word that stands for any word with a digit, in a line
+
+_SHIFT, _MIX_1, _MIX_2 = np.uint64(33), np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+
+# Classes are bits, so that one table look-up answers every question.
+WORD, SINGLE, DIGIT, NEWLINE, HIDDEN = 1, 2, 4, 8, 16
+# Every single is a word too; ranges are inclusive.
+SPACELESS = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x2E80, 0x2FDF),  # radicals
+    (0x3005, 0x3007),  # Han iteration marks and zero
+    (0x3021, 0x3029),  # Hangzhou numerals
+    (0x3041, 0x30FF),  # Hiragana, Katakana
+    (0x31F0, 0x31FF),
+    (0xA9E0, 0xA9FF),  # Myanmar extended
+    (0xAA60, 0xAA7F),
+    (0x1AFF0, 0x1B16F),  # kana of plane 1
+)
+# (first, last, class) of blocks too large to ask about one by one.
+BLOCKS = (
+    (0x3400, 0x4DBF, WORD | SINGLE),  # Han extension A
+    (0x4E00, 0x9FFF, WORD | SINGLE),  # Han
+    (0xAC00, 0xD7A3, WORD),  # Hangul is written with spaces
+    (0xD800, 0xF8FF, 0),  # surrogates, private use
+    (0x17000, 0x18CFF, WORD | SINGLE),  # Tangut
+    (0x20000, 0x3FFFF, WORD | SINGLE),  # Han of planes 2 and 3
+)
+HIDDEN_RANGES = ((0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))  # variation selectors and tags
+WIDE_BLANKS = "\u00a0\u2026\u3000，：；！？（）～％＂＆．／｜＝＋－［］｛｝＊＃＠＄＜＞"
+TABLE_END = 0x20000  # planes above hold Han and selectors only: ranges do
+
+
+def tokenize(text: str) -> Tokens:
+    r"""Return the words and lines of a text whose lines are separated by \n.
+
+    >>> t = tokenize("One two\n\nPage 7\npage 12")
+    >>> len(t.words), t.first.tolist(), t.row.tolist(), bool(t.lines[1] == t.lines[2])
+    (6, [0, 2, 4], [0, 2, 3], True)
+    """
+    if len(text) <= PIECE:
+        words, first, sums, row, _ = _tokenize_piece(text)
+        return Tokens(words, first, finalise(sums), row)
+    return _join(_tokenize_piece(piece) for piece in _pieces(text))
+
+
+def shingles(words: U64, width: int) -> U64:
+    """Return a hash for each run of `width` words, in order; a shorter text is one shingle of all its words.
+
+    >>> len(shingles(np.arange(7, dtype=np.uint64), 5)), len(shingles(np.arange(2, dtype=np.uint64), 5))
+    (3, 1)
+    """
+    if not len(words):
+        return np.empty(0, np.uint64)
+    width = min(width, len(words))
+    runs = len(words) - width + 1
+    out = words[:runs].copy()
+    base = np.uint64(BASE)
+    for i in range(1, width):
+        out *= base
+        out += words[i : i + runs]
+    return finalise(out)
+
+
+def distinct(hashes: U64) -> U64:
+    """Return the hashes as a set: sorted, each once."""
+    return np.unique(hashes)
+
+
+def surviving_text(text: str, content_row: I64, kept: Bools) -> str:
+    r"""Return the lines that survived, with blanks collapsed.
+
+    >>> surviving_text("menu\n\n the  news ", np.array([0, 2]), np.array([False, True]))
+    'the news'
+    """
+    lines = text.split("\n")
+    return "\n".join(" ".join(lines[r].split()) for r in content_row[kept].tolist())
+
+
+def finalise(x: U64) -> U64:
+    """Spread every bit of x over all 64 (MurmurHash3's finaliser), in place; one-to-one."""
+    x ^= x >> _SHIFT
+    x *= _MIX_1
+    x ^= x >> _SHIFT
+    x *= _MIX_2
+    x ^= x >> _SHIFT
+    return x
+
+
+# words and line sums of one piece ---------------------------------------------------------------------------
+
+_Piece = tuple[U64, I64, U64, I64, int]  # words, first, line sums not yet finalised, row, newlines
+
+
+def _tokenize_piece(text: str) -> _Piece:
+    values, classes = _code_points(text)
+    starts, ends = _edges(classes)
+    powers, inverses = _powers(len(values))
+    running = values * powers[: len(values)]
+    np.cumsum(running, out=running)
+    words = running[ends]
+    words -= running[starts]
+    words *= inverses[starts]
+    finalise(words)
+
+    newlines = np.flatnonzero(classes == NEWLINE)
+    bounds = np.zeros(len(newlines) + 2, np.int64)  # words before each line, and in all
+    bounds[1:-1] = np.searchsorted(starts, newlines)
+    bounds[-1] = len(words)
+    row = np.flatnonzero(bounds[1:] > bounds[:-1])
+    first = bounds[row]
+
+    folded = words * powers[: len(words)]
+    digits = np.flatnonzero((classes & DIGIT).astype(np.bool_))
+    if len(digits):
+        numbers = np.searchsorted(starts, digits) - 1
+        folded[numbers] = powers[numbers] * NUMBER
+    sums = np.add.reduceat(folded, first) if len(first) else folded[:0]
+    sums *= inverses[first]
+    return words, first, sums, row, len(newlines)
+
+
+def _code_points(text: str) -> tuple[npt.NDArray[np.unsignedinteger], U8]:
+    """Return the folded code points and their classes; a blank on either side gives every word two edges."""
+    if text.isascii():
+        data = b" %b " % text.encode("ascii")
+        classes = np.frombuffer(data.translate(_ascii_classes()), np.uint8)
+        return np.frombuffer(data.lower(), np.uint8), classes
+    if not unicodedata.is_normalized("NFKC", text):
+        text = _without_wide_blanks(text)
+    if not unicodedata.is_normalized("NFKC", text):
+        text = unicodedata.normalize("NFKC", text)
+    points = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.intp)
+    table, fold = _tables()
+    classes = table.take(points, mode="clip")
+    values = fold.take(points, mode="clip")
+    if points.max() >= TABLE_END:
+        values = np.where(points < TABLE_END, values, points).astype(np.uint32)
+        for first, last, kind in (*BLOCKS, *((a, b, HIDDEN) for a, b in HIDDEN_RANGES)):
+            if last >= TABLE_END:
+                classes[(points >= first) & (points <= last)] = kind
+    if (classes & HIDDEN).any():
+        seen = classes != HIDDEN
+        values, classes = values[seen], classes[seen]
+    return values, classes
+
+
+def _without_wide_blanks(text: str) -> str:
+    """Return the text with a blank for what NFKC makes other blanks and ASCII punctuation of.
+
+    No-break spaces and Chinese punctuation are on most pages, and NFKC takes ten times as long as the rest.
+    """
+    for c in WIDE_BLANKS:
+        if c in text:
+            text = text.replace(c, " ")
+    return text
+
+
+def _edges(classes: U8) -> tuple[I64, I64]:
+    """Return the index before each word's first code point, and that of its last one."""
+    inside = (classes & WORD).view(np.bool_)
+    before, after = inside[:-1], inside[1:]
+    if not (classes & SINGLE).max():
+        edges = np.flatnonzero(before != after)
+        return edges[0::2], edges[1::2]
+    single = (classes & SINGLE).astype(np.bool_)
+    cut = single[:-1] | single[1:]
+    return np.flatnonzero(after & (cut | ~before)), np.flatnonzero(before & (cut | ~after))
+
+
+# texts longer than a piece ----------------------------------------------------------------------------------
+
+
+def _pieces(text: str) -> Iterator[str]:
+    at = 0
+    while at < len(text):
+        end = at + PIECE
+        if end < len(text):
+            # After a newline or else a blank; only a blob without either is cut through.
+            end = (text.rfind("\n", at, end) + 1) or (text.rfind(" ", at, end) + 1) or end
+        yield text[at:end]
+        at = end
+
+
+def _join(pieces: Iterator[_Piece]) -> Tokens:
+    """Join pieces so that a line which spans several hashes as if it had been seen whole."""
+    all_words: list[U64] = []
+    firsts: list[I64] = []
+    sums: list[U64] = []
+    rows: list[I64] = []
+    seen = newlines = open_first = 0
+    open_row = -1
+    for words, starts, line_sums, lines, breaks in pieces:
+        first, row = starts + seen, lines + newlines
+        skip = 0
+        if len(row) and row[0] == open_row:
+            shift = np.uint64(pow(BASE, seen - open_first, 1 << 64))
+            sums[-1][-1:] += line_sums[:1] * shift
+            skip = 1
+        if len(row) > skip:
+            firsts.append(first[skip:])
+            sums.append(line_sums[skip:])
+            rows.append(row[skip:])
+            open_first, open_row = int(first[-1]), int(row[-1])
+        all_words.append(words)
+        seen += len(words)
+        newlines += breaks
+    none: I64 = np.empty(0, np.int64)
+    hashes = finalise(np.concatenate([np.empty(0, np.uint64), *sums]))
+    return Tokens(
+        np.concatenate(all_words), np.concatenate([none, *firsts]), hashes, np.concatenate([none, *rows])
+    )
+
+
+# tables, made when first needed -----------------------------------------------------------------------------
+
+_power_tables: tuple[U64, U64] = (np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+
+def _powers(count: int) -> tuple[U64, U64]:
+    """Return tables of at least `count` powers of BASE and of its inverse; never much longer than a piece."""
+    global _power_tables  # noqa: PLW0603  a cache that grows; replaced whole, so that threads see either
+    if len(_power_tables[0]) < count:
+        size = max(1 << 15, 1 << (count - 1).bit_length())
+        powers, inverses = np.full(size, BASE, np.uint64), np.full(size, BASE_INVERSE, np.uint64)
+        powers[0] = inverses[0] = 1
+        _power_tables = (np.multiply.accumulate(powers), np.multiply.accumulate(inverses))
+    return _power_tables
+
+
+@functools.cache  # there are 30 categories
+def _class_of(category: str) -> int:
+    if category == "Nd":
+        return WORD | DIGIT
+    if category == "Cf":
+        return HIDDEN
+    return WORD if category[0] in "LMN" else 0
+
+
+@functools.cache
+def _ascii_classes() -> bytes:
+    classes = bytearray(_class_of(unicodedata.category(chr(i))) for i in range(128))
+    classes[ord("\n")] = NEWLINE
+    return bytes(classes) + bytes(128)
+
+
+@functools.cache
+def _tables() -> tuple[U8, npt.NDArray[np.uint32]]:
+    """Return the class and the lower case of each code point of planes 0 and 1."""
+    every = np.arange(TABLE_END, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    classes = np.zeros(TABLE_END, np.uint8)
+    fold = np.arange(TABLE_END, dtype=np.uint32)
+    at = 0
+    for first, last, kind in BLOCKS:
+        # What lies between the large blocks is asked for one by one.
+        classes[at:first] = list(map(_class_of, map(unicodedata.category, every[at:first])))
+        # İ alone has a lower case of two code points, ς one that depends on its place in the word.
+        lower = every[at:first].replace("İ", "i").lower().replace("ς", "σ")
+        fold[at:first] = np.frombuffer(lower.encode("utf-32-le", "surrogatepass"), "<u4")
+        classes[first : last + 1] = kind
+        at = last + 1
+    for first, last in SPACELESS:
+        block = classes[first : last + 1]
+        block[block & WORD != 0] |= SINGLE
+    for first, last in HIDDEN_RANGES:
+        classes[first : last + 1] = HIDDEN
+    classes[ord("\n")] = NEWLINE
+    return classes, fold
