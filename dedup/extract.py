@@ -1,0 +1,237 @@
+"""Page bytes -> Extract: the text a reader sees, one line a block element.
+
+Line breaks are decided in the *source*: a form feed goes in front of every block-level tag before lexbor parses
+the page. To an HTML parser a form feed is white space like any other, so it survives in text, is legal inside
+tables (any other sentinel would be moved out of them) and harmless inside tags. After the parse, source newlines
+become blanks and form feeds become newlines. Finding the tags is numpy over the bytes: no Python step a node, a
+line or a word, and a cost of about a tenth of the parse.
+
+Table cells are lines of their own, not rows: in layout tables a row holds the navigation next to the article, and
+in data tables the label cell repeats from page to page while the value beside it does not. A line census can
+only tell the two apart if they are different lines. Buttons and options are lines for the same reason.
+
+Lexbor is quadratic in the nesting depth, in the attributes of one tag, and multiplies unclosed formatting tags
+by the paragraphs after them, so pages that could hurt are parsed in pieces. Invariant: any bytes give an Extract,
+in time linear in their length, and never an exception.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import urldefrag, urljoin
+
+import numpy as np
+import numpy.typing as npt
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from dedup import charset
+from dedup.model import Extract
+
+BLOCK_TAGS = frozenset(
+    "address article aside blockquote body br button caption center dd details dialog dir div dl dt fieldset "
+    "figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 header hgroup hr legend li listing main menu nav ol "
+    "optgroup option p plaintext pre search section summary table tbody td textarea tfoot th thead tr ul xmp".split()
+)
+INVISIBLE_TAGS = [
+    "script",
+    "style",
+    "template",
+    "noscript",
+    "svg",
+    "iframe",
+    "noembed",
+    "noframes",
+    "object",
+    "canvas",
+    "audio",
+    "video",
+    "datalist",
+]
+
+FORMATTING_TAGS = "b big code em font i s small strike strong tt u".split()
+
+_PLAIN, _BLOCK, _PRE, _FORMAT, _HIDE = (
+    0,
+    1,
+    2,
+    3,
+    4,
+)  # kinds of tags; from _HIDE on, each invisible one has its own
+_OTHER = 63  # the class of a byte that neither is part of a block's name nor ends one
+
+MANY_TAGS = 2048  # below this no page can cost more than half a second, whatever it nests
+DEEP = 4096  # open elements that one parse may meet
+COPIES = 1_000_000  # formatting elements that the parser may have to reopen
+LONG_TAG = 65536
+
+# Elements that never hold another of their kind open: they have no content, or the next one closes them.
+_NESTABLE = re.compile(
+    rb"(?i)<(?!(?:a|area|base|br|col|dd|dt|embed|hr|img|input|li|link|meta|p|param|source|tbody|td|tfoot|th|thead"
+    rb"|tr|track|wbr)[\s/>])[a-z]"
+)
+# Formatting tags with attributes; the group holds those that are simple enough to be told apart by their bytes.
+_FORMATTING = re.compile(
+    rb"(?i)<(?=(\w+(?:\s+[\w-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))+>)?)(?:%s)[\s/]"
+    % "|".join(FORMATTING_TAGS).encode()
+)
+_HIDDEN = re.compile(
+    rb"(?is)<!--.*?(?:-->|\Z)|<(script|style|template|noscript|svg|iframe|object)\b.*?(?:</\1\s*>|\Z)"
+)
+_ENDLESS_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}>?" % LONG_TAG)
+
+
+def _byte_classes() -> npt.NDArray[np.uint32]:
+    classes = np.full(256, _OTHER, np.uint32)
+    for letter in range(26):
+        classes[[65 + letter, 97 + letter]] = 1 + letter
+    for digit in range(1, 7):
+        classes[48 + digit] = 26 + digit
+    classes[list(b" \t\n\r\f/>")] = 0
+    return classes
+
+
+def _kinds_by_prefix(classes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """Return what the first three bytes of a tag's name say, indexed by their classes.
+
+    Names of one or two letters need the delimiter after them; of longer ones three letters are enough, because
+    no inline element of HTML shares them (test_extract holds that).
+    """
+    kinds = np.full(1 << 18, _PLAIN, np.uint8)
+    named = dict.fromkeys(FORMATTING_TAGS, _FORMAT) | dict.fromkeys(BLOCK_TAGS, _BLOCK)
+    named |= dict.fromkeys(("pre", "textarea", "listing", "xmp"), _PRE)
+    named |= {name: _HIDE + number for number, name in enumerate(INVISIBLE_TAGS)}
+    for name, kind in named.items():
+        one, two, three = (int(part) for part in classes[list(name.encode().ljust(3)[:3])])
+        prefix = (one << 12) + (two << 6)
+        kinds[prefix : prefix + 64] = kind if len(name) == 1 else kinds[prefix : prefix + 64]
+        kinds[prefix + three] = kind
+    return kinds
+
+
+_CLASSES = _byte_classes()
+_KINDS = _kinds_by_prefix(_CLASSES)
+
+
+def _tag_kinds(body: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
+    """Return where each '<' stands, and the kind of the tag that it starts."""
+    source = np.frombuffer(body + b"    ", np.uint8)
+    starts = np.flatnonzero(source == 60)
+    names = starts + 1
+    names += source[names] == 47
+    key = _CLASSES[source[names]] << 12
+    names += 1
+    key += _CLASSES[source[names]] << 6
+    names += 1
+    key += _CLASSES[source[names]]
+    return starts, _KINDS[key]
+
+
+def _mark(body: bytes) -> tuple[bytes, list[int]]:
+    """Return the body with a form feed before each block-level tag, and how many tags it has of each kind."""
+    if b"\f" in body:
+        body = body.replace(b"\f", b" ")
+    starts, kinds = _tag_kinds(body)
+    source = np.frombuffer(body, np.uint8)
+    preformatted = starts[kinds == _PRE]
+    if len(preformatted):
+        source = _keep_lines(source, preformatted)
+    at = starts[(kinds == _BLOCK) | (kinds == _PRE)]
+    feeds = at + np.arange(len(at))
+    marked = np.empty(len(source) + len(at), np.uint8)
+    is_source = np.ones(len(marked), np.bool_)
+    is_source[feeds] = False
+    marked[is_source] = source
+    marked[feeds] = 12
+    return marked.tobytes(), np.bincount(kinds, minlength=_HIDE + len(INVISIBLE_TAGS)).tolist()
+
+
+def _keep_lines(source: npt.NDArray[np.uint8], tags: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
+    """Return the source with form feeds for the newlines whose last <pre> or </pre> is an opening one."""
+    ends = np.flatnonzero(source == 10)
+    last = np.searchsorted(tags, ends) - 1
+    inside = (last >= 0) & (source[tags[last] + 1] != 47)
+    kept = source.copy()
+    kept[ends[inside]] = 12
+    return kept
+
+
+def _tags_a_parse(body: bytes, counts: list[int]) -> int:
+    """Return how many tags one parse may take: 0 for all of them, as nothing in this page can explode."""
+    tags = sum(counts)
+    if tags <= MANY_TAGS:
+        return 0
+    if counts[_FORMAT] * tags > COPIES:
+        found = _FORMATTING.findall(body)
+        # Three alike is all that the parser ever reopens.
+        if (3 * len(set(found)) + found.count(b"")) * tags > COPIES:
+            return 32
+    return 512 if tags > DEEP and len(_NESTABLE.findall(body)) > DEEP else 0
+
+
+def _pieces(body: bytes, tags: int) -> Iterator[bytes]:
+    """Cut a page before every so many tags; what is cut apart only loses its element, not its text."""
+    body = _HIDDEN.sub(b" ", body)
+    starts = np.flatnonzero(np.frombuffer(body, np.uint8) == 60)[tags::tags].tolist()
+    for number, (start, end) in enumerate(itertools.pairwise([0, *starts, len(body)])):
+        yield b"<body>" + body[start:end] if number else body[:end]
+
+
+def _text(tree: LexborHTMLParser, hidden: list[str]) -> str:
+    tree.strip_tags(hidden)
+    body = tree.body  # None for framesets
+    return body.text() if body is not None else ""
+
+
+def _attribute(node: LexborNode | None, name: str) -> str:
+    value = node.attributes.get(name) if node is not None else None
+    return value.replace("\f", "").strip() if value else ""
+
+
+def _absolute(base: str, href: str) -> str:
+    """Return the link as an absolute http(s) URL without fragment; '' for anything else."""
+    try:
+        whole = urldefrag(urljoin(base, href)).url
+    except ValueError:  # such as an unclosed IPv6 bracket
+        return ""
+    return whole if whole.startswith(("http://", "https://")) else ""
+
+
+def _links(trees: Iterable[LexborHTMLParser], base: str) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for tree in trees:
+        for node in tree.css("a[href], area[href], frame[src]"):
+            href = _attribute(node, "src" if node.tag == "frame" else "href")
+            found[_absolute(base, "".join(href.split("\n")))] = None
+    found.pop("", None)
+    return tuple(found)
+
+
+def extract(
+    body: bytes, *, content_type: str = "", url: str = "", links: bool = False, plain: bool = False
+) -> Extract:
+    """Return what a reader of the page sees; `links` asks for its links too, `plain` says that it is no markup."""
+    if plain:
+        lines = charset.decode(body, content_type, markup=False).replace("\r\n", "\n").replace("\r", "\n")
+        return Extract(text=lines.replace("\f", " "))
+    body, counts = _mark(charset.utf8(body, content_type))
+    if len(body) > LONG_TAG:
+        body = _ENDLESS_TAG.sub(b" ", body)
+    step = _tags_a_parse(body, counts)
+    trees = [LexborHTMLParser(piece) for piece in _pieces(body, step)] if step else [LexborHTMLParser(body)]
+    hidden = [name for name, count in zip(INVISIBLE_TAGS, counts[_HIDE:], strict=True) if count]
+    first = trees[0]
+    title = first.css_first("title")
+    base, canonical = url, ""
+    if links or b"anonical" in body or b"ANONICAL" in body:
+        base = _absolute(url, _attribute(first.css_first("base[href]"), "href")) or url
+        href = _attribute(first.css_first('link[rel~="canonical" i][href]'), "href")
+        canonical = _absolute(base, href) if href else ""
+    return Extract(
+        links=_links(trees, base) if links else (),
+        title=" ".join(title.text().split()) if title is not None else "",
+        canonical=canonical,
+        language=_attribute(first.root, "lang") or _attribute(first.root, "xml:lang"),
+        text="".join([_text(tree, hidden) for tree in trees]).replace("\n", " ").replace("\f", "\n"),
+    )
