@@ -61,24 +61,16 @@ _PLAIN, _BLOCK, _PRE, _FORMAT, _HIDE = (
 )  # kinds of tags; from _HIDE on, each invisible one has its own
 _OTHER = 63  # the class of a byte that neither is part of a block's name nor ends one
 
-MANY_TAGS = 2048  # below this no page can cost more than half a second, whatever it nests
-DEEP = 4096  # open elements that one parse may meet
+MANY_TAGS = 8192  # nested that deep, a parse takes a fifth of a second
 COPIES = 1_000_000  # formatting elements that the parser may have to reopen
 LONG_TAG = 65536
 
-# Elements that never hold another of their kind open: they have no content, or the next one closes them.
-_NESTABLE = re.compile(
-    rb"(?i)<(?!(?:a|area|base|br|col|dd|dt|embed|hr|img|input|li|link|meta|p|param|source|tbody|td|tfoot|th|thead"
-    rb"|tr|track|wbr)[\s/>])[a-z]"
-)
 # Formatting tags with attributes; the group holds those that are simple enough to be told apart by their bytes.
 _FORMATTING = re.compile(
     rb"(?i)<(?=(\w+(?:\s+[\w-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))+>)?)(?:%s)[\s/]"
     % "|".join(FORMATTING_TAGS).encode()
 )
-_HIDDEN = re.compile(
-    rb"(?is)<!--.*?(?:-->|\Z)|<(script|style|template|noscript|svg|iframe|object)\b.*?(?:</\1\s*>|\Z)"
-)
+_HIDDEN = re.compile(rb"<(?:(!--)|(%s)(?=[\s/>]))" % "|".join(INVISIBLE_TAGS).encode())
 _ENDLESS_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}>?" % LONG_TAG)
 
 
@@ -133,6 +125,8 @@ def _mark(body: bytes) -> tuple[bytes, list[int]]:
     if b"\f" in body:
         body = body.replace(b"\f", b" ")
     starts, kinds = _tag_kinds(body)
+    if len(body) > LONG_TAG and np.diff(starts, append=len(body)).max(initial=0) > LONG_TAG:
+        return _mark(_ENDLESS_TAG.sub(b" ", body)) if _ENDLESS_TAG.search(body) else ...
     source = np.frombuffer(body, np.uint8)
     preformatted = starts[kinds == _PRE]
     if len(preformatted):
@@ -160,22 +154,33 @@ def _keep_lines(source: npt.NDArray[np.uint8], tags: npt.NDArray[np.intp]) -> np
 def _tags_a_parse(body: bytes, counts: list[int]) -> int:
     """Return how many tags one parse may take: 0 for all of them, as nothing in this page can explode."""
     tags = sum(counts)
-    if tags <= MANY_TAGS:
-        return 0
     if counts[_FORMAT] * tags > COPIES:
         found = _FORMATTING.findall(body)
         # Three alike is all that the parser ever reopens.
         if (3 * len(set(found)) + found.count(b"")) * tags > COPIES:
             return 32
-    return 512 if tags > DEEP and len(_NESTABLE.findall(body)) > DEEP else 0
+    return 512 if tags > MANY_TAGS else 0
 
 
 def _pieces(body: bytes, tags: int) -> Iterator[bytes]:
     """Cut a page before every so many tags; what is cut apart only loses its element, not its text."""
-    body = _HIDDEN.sub(b" ", body)
+    body = b" ".join(_visible(body))
     starts = np.flatnonzero(np.frombuffer(body, np.uint8) == 60)[tags::tags].tolist()
     for number, (start, end) in enumerate(itertools.pairwise([0, *starts, len(body)])):
         yield b"<body>" + body[start:end] if number else body[:end]
+
+
+def _visible(body: bytes) -> Iterator[bytes]:
+    """Yield what stands between the comments and the invisible elements, so that no cut can open one."""
+    lower = body.lower()
+    start = 0
+    while found := _HIDDEN.search(lower, start):
+        yield body[start : found.start()]
+        end = lower.find(b"-->" if found[1] else b"</" + found[2], found.end())
+        start = end + 2 if end >= 0 else len(body)
+        # The rest of an end tag is harmless once its '</' is gone, except as text.
+        start = lower.find(b">", start) + 1 or len(body)
+    yield body[start:]
 
 
 def _text(tree: LexborHTMLParser, hidden: list[str]) -> str:
@@ -216,8 +221,6 @@ def extract(
         lines = charset.decode(body, content_type, markup=False).replace("\r\n", "\n").replace("\r", "\n")
         return Extract(text=lines.replace("\f", " "))
     body, counts = _mark(charset.utf8(body, content_type))
-    if len(body) > LONG_TAG:
-        body = _ENDLESS_TAG.sub(b" ", body)
     step = _tags_a_parse(body, counts)
     trees = [LexborHTMLParser(piece) for piece in _pieces(body, step)] if step else [LexborHTMLParser(body)]
     hidden = [name for name, count in zip(INVISIBLE_TAGS, counts[_HIDE:], strict=True) if count]

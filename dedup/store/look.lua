@@ -25,7 +25,7 @@ for i = 1, #KEYS do
       local ids = string.sub(state, 27, 26 + 8 * count)
       local known = false
       for c = 1, #ids, 8 do known = known or string.sub(ids, c, c + 7) == challenger end
-      -- 255 are enough: one senior challenger already stops the rival from winning
+      -- a full list (255) is left as it is: the challenger does not find itself in it, and waits
       if not known and count < 255 then
         state = 'P' .. struct.pack('<I4I4', epoch, version + 1) .. string.sub(state, 10, 25)
           .. string.char(count + 1) .. ids .. challenger .. string.sub(state, 27 + 8 * count)

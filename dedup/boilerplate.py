@@ -1,0 +1,56 @@
+"""Which lines are template: those that stand on most pages of their site.
+
+A line is compared in its normal form (case, digits and blanks folded, see text.tokenize) and counted once a page. The
+counts live in the store (dedup/store/census.py); here is the decision, which is pure.
+
+Invariant: a line at or below the share is never stripped, and nothing is stripped before the site has shown enough
+pages.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import msgspec
+import numpy as np
+
+from dedup.model import U64, Bools, Content, I64, Tokens
+
+
+class SiteLines(msgspec.Struct, frozen=True):
+    """What the census knows of some lines of a site."""
+
+    pages: int
+    lines: U64  # sorted
+    counts: I64  # on how many pages each of them stands
+
+
+def site_of(url: str) -> str:
+    """Return whose template a page wears: its host, or its folder for a file.
+
+    >>> site_of("http://Example.org:8080/a"), site_of("file:///home/me/page.html")
+    ('example.org:8080', 'file:/home/me')
+    """
+    parts = urlsplit(url)
+    if parts.netloc:
+        return parts.netloc.rpartition("@")[2].lower()
+    return f"{parts.scheme}:{parts.path.rpartition('/')[0]}"
+
+
+def surviving(tokens: Tokens, site: SiteLines, *, share: float, min_pages: int) -> Bools:
+    """Return for each line of a page whether it is content."""
+    if site.pages < min_pages or not len(site.lines):
+        return np.ones(len(tokens.lines), np.bool_)
+    frequent = site.lines[site.counts > share * site.pages]
+    at = np.searchsorted(frequent, tokens.lines)
+    at[at == len(frequent)] = 0
+    kept: Bools = frequent[at] != tokens.lines if len(frequent) else np.ones(len(tokens.lines), np.bool_)
+    return kept
+
+
+def strip(tokens: Tokens, kept: Bools) -> Content:
+    """Return the words of the surviving lines, in order."""
+    if kept.all():
+        return Content(tokens.words, tokens.words, kept, tokens.row)
+    sizes = np.diff(tokens.first, append=len(tokens.words))
+    return Content(tokens.words[np.repeat(kept, sizes)], tokens.words, kept, tokens.row)

@@ -1,0 +1,185 @@
+"""A connection to the user's server or to ours: URLs, scripts, and errors that a person can act on.
+
+Scripts take any number of items in one call. A standalone server gets them all in one round trip; a Cluster gets
+one call a slot, all at once. Callers don't know which it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Awaitable, Sequence
+from importlib import resources
+from types import TracebackType
+from typing import Any, Self
+
+import redis.asyncio as redis
+from redis import exceptions as refused
+from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+
+from dedup.errors import StoreError, UsageError
+
+Item = tuple[Sequence[bytes], Sequence[bytes | int]]  # the keys and the arguments of one item
+
+_ITEMS_A_CALL = 2000  # bounds how long one script may hold up the server
+_CONNECTIONS = 32  # calls under way at once; more of them wait here
+_OLDEST = (7, 0)
+_TROUBLE = (refused.RedisError, refused.RedisClusterException, OSError)
+_SCHEMES = "redis://, rediss://, unix:// or redis+cluster://"
+
+
+class Store:
+    """One server or Cluster, and the scripts we run there."""
+
+    def __init__(self, client: Any, *, name: str, cluster: bool) -> None:
+        self.client = client
+        self.name = name  # for messages: without the password
+        self.cluster = cluster
+        self._room = asyncio.Semaphore(_CONNECTIONS)
+
+    @classmethod
+    async def connect(cls, url: str, *, timeout: float = 10.0) -> Self:
+        """Return a connection that was tried: the server answers, lets us in, and is new enough."""
+        name, cluster = mask(url), url.startswith(("redis+cluster://", "rediss+cluster://"))
+        if not re.match(r"(rediss?|unix|rediss?\+cluster)://", url):
+            raise UsageError(f"{name} is no store URL; use {_SCHEMES}")
+        options: dict[str, Any] = {
+            "socket_connect_timeout": timeout,
+            "socket_timeout": 60.0,
+            "protocol": 2,
+            "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
+        }
+        try:
+            client: Any = (
+                RedisCluster.from_url(url.replace("+cluster", "", 1), **options)
+                if cluster
+                else redis.Redis.from_pool(
+                    redis.BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
+                )
+            )
+        except ValueError as error:
+            raise UsageError(f"{name} is no store URL: {error}; use {_SCHEMES}") from None
+        store = cls(client, name=name, cluster=cluster)
+        try:
+            await store._check_version()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def _check_version(self) -> None:
+        try:
+            info = await (self.client.info("server", target_nodes="random") if self.cluster else self.client.info("server"))
+        except _TROUBLE as error:
+            raise self._explain(error) from error
+        version = str(info["redis_version"])
+        if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+            raise StoreError(f"the store at {self.name} is version {version}; Winnow needs Redis 7.0 or Valkey")
+        mode = info.get("redis_mode") or info.get("server_mode")  # Valkey renamed it
+        if mode == "cluster" and not self.cluster:
+            raise StoreError(
+                f"the store at {self.name} is part of a Cluster; name it with redis+cluster://HOST:PORT"
+            )
+
+    async def get(self, key: bytes) -> bytes | None:
+        """Return a plain value."""
+        return await self._ask(self.client.get(key))
+
+    async def set_if_absent(self, key: bytes, value: bytes) -> None:
+        await self._ask(self.client.set(key, value, nx=True))
+
+    async def discard(self, key: bytes, members: Sequence[bytes]) -> None:
+        """Take members out of a set."""
+        await self._ask(self.client.srem(key, *members))
+
+    async def _ask(self, answer: Awaitable[Any]) -> Any:
+        try:
+            return await answer
+        except _TROUBLE as error:
+            raise self._explain(error) from error
+
+    async def run(self, script: str, items: Sequence[Item], header: Sequence[bytes | int] = ()) -> list[Any]:
+        """Return the script's answer to each item, in order."""
+        if not items:
+            return []
+        if self.cluster:
+            by_slot: dict[bytes, list[int]] = defaultdict(list)
+            for i, (keys, _) in enumerate(items):
+                by_slot[_tag(keys[0])].append(i)
+            parts = list(by_slot.values())
+        else:
+            parts = [list(range(len(items)))[at : at + _ITEMS_A_CALL] for at in range(0, len(items), _ITEMS_A_CALL)]
+        calls = await asyncio.gather(*(self._call(script, [items[i] for i in part], header) for part in parts))
+        answers: list[Any] = [None] * len(items)
+        for part, call in zip(parts, calls, strict=True):
+            for i, answer in zip(part, call, strict=True):
+                answers[i] = answer
+        return answers
+
+    async def _call(self, script: str, items: Sequence[Item], header: Sequence[bytes | int]) -> list[Any]:
+        keys = [key for item in items for key in item[0]]
+        words = [*keys, *header, *(word for item in items for word in item[1])]
+        text, sha = _script(script)
+        async with self._room:
+            try:
+                answer = await self.client.evalsha(sha, len(keys), *words)
+            except refused.NoScriptError:
+                answer = await self._ask(self.client.eval(text, len(keys), *words))
+            except _TROUBLE as error:
+                raise self._explain(error) from error
+        return answer if isinstance(answer, list) else [answer] * len(items)
+
+    def _explain(self, error: Exception) -> StoreError:
+        where = f"the store at {self.name}"
+        text = str(error)
+        if isinstance(error, refused.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
+            return StoreError(f"{where} wants another password: {text}; write it as redis://:PASSWORD@HOST:PORT/0")
+        if isinstance(error, refused.NoPermissionError):
+            return StoreError(f"{where} does not let this user do that: {text}; widen its ACL")
+        if isinstance(error, refused.OutOfMemoryError):
+            return StoreError(f"{where} is out of memory (maxmemory): give it more, then run the same command again")
+        if isinstance(error, refused.BusyLoadingError):
+            return StoreError(f"{where} is still loading its data; try again in a moment")
+        if self.cluster and "Cluster mode is not enabled" in text:
+            return StoreError(f"{where} is no Cluster; name it with redis:// instead of redis+cluster://")
+        if isinstance(error, refused.ConnectionError | refused.TimeoutError | OSError):
+            return StoreError(f"{where} does not answer: {text or type(error).__name__}; is it running and reachable?")
+        if isinstance(error, refused.RedisClusterException):
+            return StoreError(f"{where} does not work as a Cluster: {text}; check the URL and `CLUSTER INFO`")
+        return StoreError(f"{where} refused a command: {text}")
+
+    async def close(self) -> None:
+        await self.client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def mask(url: str) -> str:
+    """Return a URL that may be shown: no password in it.
+
+    >>> mask("redis://me:secret@db:6379/0")
+    'redis://me:***@db:6379/0'
+    """
+    hidden = re.sub(r"(://[^/@]*?:)[^@]*@", r"\1***@", url)
+    return re.sub(r"(?i)(password=)[^&]*", r"\1***", hidden)
+
+
+def _tag(key: bytes) -> bytes:
+    return key[key.index(b"{") + 1 : key.index(b"}")]
+
+
+@functools.cache
+def _script(name: str) -> tuple[str, str]:
+    text = resources.files(__package__).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
