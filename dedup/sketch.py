@@ -84,7 +84,7 @@ def verify(
     """
     if a.exact == b.exact:
         return Match("exact", "same text", 0, 1.0)
-    if a.content == b.content and a.words:  # pages stripped to nothing have nothing in common
+    if a.content == b.content and min(a.words, b.words):  # of pages stripped to nothing, nothing is equal
         return Match("exact", "same text once stripped", 0, 1.0)
     estimate = similarity(a, b, bits)
     if estimate is None or max(a.words, b.words) < min_words:
