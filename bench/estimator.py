@@ -4,7 +4,7 @@
 
 Sets of random shingles with a planted Jaccard similarity, sketched and compared as the index does (256
 slots of 4 bits), not clipped. The ratios compare the spread with that of as many independent slots, as in
-classic MinHash with 256 hash functions: `/64` with whole ones, sqrt(J(1-J)/256), the strict yardstick; `/4` with
+classic MinHash with 256 hash functions: `/64` with whole ones, sqrt(J(1-J)/256), the strict one; `/4` with
 slots cut to 4 bits, where chance agreement p = J + (1-J)/16 adds spread of its own, sqrt(p(1-p)/256) * 16/15.
 """
 
