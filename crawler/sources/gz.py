@@ -48,10 +48,10 @@ class GzipFeed:
         return True
 
     def more(self) -> bytes:
-        if self._held:
+        if self._held and not self._ended:
             first, self._held = self._held, b""
             return first
-        if self._late:
+        if self._late and not self._ended:
             self.fault, self._late, self._ended = self._late, "", True
         while not self._ended:
             if self._inflate is not None:

@@ -1,7 +1,7 @@
 """The records of a WARC file, each one checked to end where it says before it is handed out.
 
 Follows ISO 28500 (WARC 0.17 to 1.1) and forgives what writers get wrong: bare newlines, missing or extra
-blank lines. A stretch that cannot be read is one `Damage`; reading goes on at the next line that starts a
+blank lines. A stretch that cannot be read is one `Damage`; reading goes on at the next start of a
 record. Ours and not fastwarc's `ArchiveIterator`, which swallows every record that a too long
 Content-Length covers, and cannot go on after an error.
 
@@ -20,7 +20,8 @@ from crawler.sources.window import Window
 _MAX_HEADER = 1 << 16
 _HEAD = 1 << 16  # what is kept of a block too large to hold: enough for HTTP headers
 _VERSION = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
-_START = re.compile(rb"(?<=\n)WARC/\d+\.\d+[ \t]*\r?\n[A-Za-z][A-Za-z-]*[ \t]*:")
+# Not only at the start of a line: a writer that died in a record goes on right behind it.
+_START = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n(?:WARC|Content)-[A-Za-z-]+[ \t]*:", re.I)
 _START_MAX = 64  # bytes that hold the start of a record, cut by the edge of the window
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _PADDING = re.compile(rb"[\r\n\t \0]*")
