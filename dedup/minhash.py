@@ -33,6 +33,7 @@ from dedup.text import finalise
 ROUND_BITS = 12
 ROUNDS = 1 << ROUND_BITS  # at most
 FILL = 8  # elements thrown a slot at once: 1 set in 12 then needs a second batch for its last slots
+PIECE = 1 << 18  # shingles sorted at once: bounds memory, and far more than need a second round
 _GOLDEN = 0x9E3779B97F4A7C15  # splitmix64's step
 _MASK = (1 << 64) - 1
 _MIX_1, _MIX_2 = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)
@@ -49,7 +50,12 @@ def signature(shingles: U64, slots: int = 256, seed: int = 1) -> U64:
         raise ValueError(f"minhash slots = {slots}: give a power of two from 2 to 65536")
     if not len(shingles):
         return np.empty(0, np.uint64)
-    best = _throw(shingles, slots, seed, 0, _rounds(len(shingles), slots))
+    best = _throw(shingles[:PIECE], slots, seed, 0, _rounds(len(shingles), slots))
+    for at in range(PIECE, len(shingles), PIECE):
+        other = _throw(shingles[at : at + PIECE], slots, seed, 0, _rounds(len(shingles), slots))
+        best = np.minimum(best - np.uint64(1), other - np.uint64(1)) + np.uint64(
+            1
+        )  # 0, nothing, counts as most
     if not best.all():
         _fill(best, np.unique(shingles), slots, seed, _rounds(len(shingles), slots))
     return finalise(best)

@@ -22,6 +22,7 @@ Sums = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 MAX_DISTANCE = 3  # what two halves at radius 1 can promise
 _BLOCK = 255  # the most ones that a byte can count
+_PIECE = _BLOCK << 8  # hashes taken apart at once: 64 bytes each
 
 
 def signed_sums(
@@ -62,6 +63,14 @@ def simhash64(hashes: U64) -> int:
     >>> hex(simhash64(np.array([0xF0, 0xF0, 0x0F], np.uint64)))
     '0xf0'
     """
+    ones = np.zeros(64, np.int64)
+    for at in range(0, len(hashes), _PIECE):
+        ones += _count_ones(hashes[at : at + _PIECE])
+    return fingerprint(2 * ones - len(hashes))
+
+
+def _count_ones(hashes: U64) -> I64:
+    """Return how many hashes have a 1 in each bit."""
     count = len(hashes)
     rows = -(-count // _BLOCK)
     # Zeros fill up the last block: they have no ones to count.
@@ -69,8 +78,8 @@ def simhash64(hashes: U64) -> int:
     padded[:count] = hashes
     bits = np.unpackbits(padded.view(np.uint8), bitorder="little").reshape(_BLOCK, rows * 64)
     # Bytes add up 32 at a time where wider integers would not, and 255 of them cannot overflow one.
-    ones = np.add.reduce(bits, axis=0, dtype=np.uint8).reshape(rows, 64).sum(axis=0, dtype=np.int64)
-    return fingerprint(2 * ones - count)
+    ones: I64 = np.add.reduce(bits, axis=0, dtype=np.uint8).reshape(rows, 64).sum(axis=0, dtype=np.int64)
+    return ones
 
 
 def hamming(a: int, b: int) -> int:

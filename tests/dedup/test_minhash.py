@@ -70,6 +70,14 @@ def test_empty_slots_borrow_at_the_last(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(signature(shingles), signature(shingles[::-1]))
 
 
+def test_pieces_give_the_signature_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A set that is sorted in pieces has the signature of the set sorted at once."""
+    shingles = planted_pair(np.random.default_rng(9), 5000, 0.5)[0]
+    whole = signature(shingles)
+    monkeypatch.setattr(minhash, "PIECE", 300)
+    assert np.array_equal(signature(shingles), whole)
+
+
 def test_no_shingles_no_signature() -> None:
     """The empty set has no values."""
     assert len(signature(array([]))) == 0
