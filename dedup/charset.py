@@ -1,12 +1,12 @@
 """Which characters the bytes of a page mean.
 
-The order of evidence: a byte order mark (it wins over everything, as in browsers), the HTTP header, the page's own
-meta tag, detection. Two departures from browsers, because the web's declarations are wrong more often than its
-bytes: a body that is valid UTF-8 with more than a handful of sequences is UTF-8 whatever it declares (text in
-another charset practically never is), and one that declares UTF-8 but is mostly not is detected instead.
+The order of evidence: a byte order mark (it wins over everything, as in browsers), the HTTP header, the
+page's own meta tag, detection. Two departures from browsers, as declarations are wrong more often than bytes are: a
+body that is valid UTF-8 with more than a handful of sequences is UTF-8 whatever it declares (text in another
+charset practically never is), and one that declares UTF-8 but mostly is not gets detected.
 
-A page that is UTF-8 already is never copied or re-encoded: lexbor reads the bytes. Invariant: `utf8` always gives
-valid UTF-8, and nothing here raises on any body or header.
+A page that is UTF-8 already is not re-encoded: lexbor reads its bytes. Invariant: `utf8` always gives valid
+UTF-8, and nothing here raises on any body or header.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """Page bytes -> Extract: the text a reader sees, one line a block element.
 
-Line breaks are decided in the *source*: a form feed goes in front of every block-level tag before lexbor parses
-the page. To an HTML parser a form feed is white space like any other, so it survives in text, is legal inside
-tables (any other sentinel would be moved out of them) and harmless inside tags. After the parse, source newlines
-become blanks and form feeds become newlines. Finding the tags is numpy over the bytes: no Python step a node, a
-line or a word, and a cost of about a tenth of the parse.
+Line breaks are decided in the *source*: a form feed goes in front of every block-level tag before lexbor
+parses the page. To an HTML parser a form feed is white space like any other, so it survives in text, may
+stand inside tables (any other sentinel would be moved out of them) and does no harm inside tags. After the
+parse, source newlines become blanks and form feeds become newlines. Finding the tags is numpy over the bytes:
+no Python step a node, a line or a word.
 
-Table cells are lines of their own, not rows: in layout tables a row holds the navigation next to the article, and
-in data tables the label cell repeats from page to page while the value beside it does not. A line census can
-only tell the two apart if they are different lines. Buttons and options are lines for the same reason.
+Table cells are lines of their own, not rows: in layout tables a row holds the navigation next to the article,
+and in data tables the label cell repeats from page to page while the value beside it does not. A line census
+can only tell the two apart if they are different lines. Buttons and options are lines for the same reason.
 
-Lexbor is quadratic in the nesting depth, in the attributes of one tag, and multiplies unclosed formatting tags
-by the paragraphs after them, so pages that could hurt are parsed in pieces. Invariant: any bytes give an Extract,
-in time linear in their length, and never an exception.
+Lexbor is quadratic in the nesting depth and in the attributes of one tag, and repeats unclosed formatting
+tags in each paragraph after them; a page that could hurt is parsed in pieces. Invariant: any bytes give an
+Extract, in about linear time, and never an exception.
 """
 
 from __future__ import annotations
@@ -29,49 +29,36 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from dedup import charset
 from dedup.model import Extract
 
-BLOCK_TAGS = frozenset(
-    "address article aside blockquote body br button caption center dd details dialog dir div dl dt fieldset "
-    "figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 header hgroup hr legend li listing main menu nav ol "
-    "optgroup option p plaintext pre search section summary table tbody td textarea tfoot th thead tr ul xmp".split()
+# fmt: off
+BLOCK_TAGS = (
+    "address", "article", "aside", "blockquote", "body", "br", "button", "caption", "center", "dd",
+    "details", "dialog", "dir", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form",
+    "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr", "legend", "li", "listing",
+    "main", "menu", "nav", "ol", "optgroup", "option", "p", "plaintext", "pre", "search", "section",
+    "summary", "table", "tbody", "td", "textarea", "tfoot", "th", "thead", "tr", "ul", "xmp",
 )
-INVISIBLE_TAGS = [
-    "script",
-    "style",
-    "template",
-    "noscript",
-    "svg",
-    "iframe",
-    "noembed",
-    "noframes",
-    "object",
-    "canvas",
-    "audio",
-    "video",
-    "datalist",
-]
+INVISIBLE_TAGS = (
+    "script", "style", "template", "noscript", "svg", "iframe", "noembed", "noframes", "object", "canvas",
+    "audio", "video", "datalist",
+)
+FORMATTING_TAGS = ("b", "big", "code", "em", "font", "i", "s", "small", "strike", "strong", "tt", "u")
+# fmt: on
 
-FORMATTING_TAGS = "b big code em font i s small strike strong tt u".split()
-
-_PLAIN, _BLOCK, _PRE, _FORMAT, _HIDE = (
-    0,
-    1,
-    2,
-    3,
-    4,
-)  # kinds of tags; from _HIDE on, each invisible one has its own
+# Kinds of tags; from _HIDE on, each invisible tag has its own.
+_PLAIN, _BLOCK, _PRE, _FORMAT, _HIDE = range(5)
 _OTHER = 63  # the class of a byte that neither is part of a block's name nor ends one
 
 MANY_TAGS = 8192  # nested that deep, a parse takes a fifth of a second
 COPIES = 1_000_000  # formatting elements that the parser may have to reopen
-LONG_TAG = 65536
+LONG_TAG = 16384  # bytes without '<' in which a tag may list its attributes
 
-# Formatting tags with attributes; the group holds those that are simple enough to be told apart by their bytes.
+# Formatting tags with attributes; the group holds those simple enough to be told apart by their bytes.
 _FORMATTING = re.compile(
     rb"(?i)<(?=(\w+(?:\s+[\w-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))+>)?)(?:%s)[\s/]"
     % "|".join(FORMATTING_TAGS).encode()
 )
 _HIDDEN = re.compile(rb"<(?:(!--)|(%s)(?=[\s/>]))" % "|".join(INVISIBLE_TAGS).encode())
-_ENDLESS_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}>?" % LONG_TAG)
+_ENDLESS_TAG = re.compile(rb"(<[a-zA-Z][^\s/<>]{0,99})[^<>]{%d,}>?" % LONG_TAG)
 
 
 def _byte_classes() -> npt.NDArray[np.uint32]:
@@ -87,8 +74,8 @@ def _byte_classes() -> npt.NDArray[np.uint32]:
 def _kinds_by_prefix(classes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
     """Return what the first three bytes of a tag's name say, indexed by their classes.
 
-    Names of one or two letters need the delimiter after them; of longer ones three letters are enough, because
-    no inline element of HTML shares them (test_extract holds that).
+    Names of one or two letters need the delimiter after them; of longer ones three letters are enough, as no
+    inline element of HTML shares them (a test holds that).
     """
     kinds = np.full(1 << 18, _PLAIN, np.uint8)
     named = dict.fromkeys(FORMATTING_TAGS, _FORMAT) | dict.fromkeys(BLOCK_TAGS, _BLOCK)
@@ -125,30 +112,40 @@ def _mark(body: bytes) -> tuple[bytes, list[int]]:
     if b"\f" in body:
         body = body.replace(b"\f", b" ")
     starts, kinds = _tag_kinds(body)
-    if len(body) > LONG_TAG and np.diff(starts, append=len(body)).max(initial=0) > LONG_TAG:
-        return _mark(_ENDLESS_TAG.sub(b" ", body)) if _ENDLESS_TAG.search(body) else ...
+    if len(body) > LONG_TAG and (np.diff(starts, append=len(body)) > LONG_TAG).any():
+        body = _ENDLESS_TAG.sub(rb"\1>", body)
+        starts, kinds = _tag_kinds(body)
+    counts: list[int] = np.bincount(kinds, minlength=_HIDE + len(INVISIBLE_TAGS)).tolist()
+    if counts[_PRE]:
+        body = _keep_lines(body, starts[kinds == _PRE].tolist())
     source = np.frombuffer(body, np.uint8)
-    preformatted = starts[kinds == _PRE]
-    if len(preformatted):
-        source = _keep_lines(source, preformatted)
-    at = starts[(kinds == _BLOCK) | (kinds == _PRE)]
-    feeds = at + np.arange(len(at))
-    marked = np.empty(len(source) + len(at), np.uint8)
+    if counts[_FORMAT] * len(starts) > COPIES:
+        counts[_FORMAT] = _with_attributes(source, starts[kinds == _FORMAT])
+    feeds = starts[(kinds == _BLOCK) | (kinds == _PRE)]
+    feeds += np.arange(len(feeds))
+    marked = np.empty(len(source) + len(feeds), np.uint8)
     is_source = np.ones(len(marked), np.bool_)
     is_source[feeds] = False
     marked[is_source] = source
     marked[feeds] = 12
-    return marked.tobytes(), np.bincount(kinds, minlength=_HIDE + len(INVISIBLE_TAGS)).tolist()
+    return marked.tobytes(), counts
 
 
-def _keep_lines(source: npt.NDArray[np.uint8], tags: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
-    """Return the source with form feeds for the newlines whose last <pre> or </pre> is an opening one."""
-    ends = np.flatnonzero(source == 10)
-    last = np.searchsorted(tags, ends) - 1
-    inside = (last >= 0) & (source[tags[last] + 1] != 47)
-    kept = source.copy()
-    kept[ends[inside]] = 12
-    return kept
+def _keep_lines(body: bytes, tags: list[int]) -> bytes:
+    """Return the body with form feeds for newlines between a <pre> and the next <pre> or </pre>."""
+    pieces = [body[: tags[0]]]
+    for start, end in itertools.pairwise([*tags, len(body)]):
+        piece = body[start:end]
+        pieces.append(piece if piece.startswith(b"</") else piece.replace(b"\n", b"\f"))
+    return b"".join(pieces)
+
+
+def _with_attributes(source: npt.NDArray[np.uint8], starts: npt.NDArray[np.intp]) -> int:
+    """Return how many of these formatting tags do not end right after their name."""
+    heads = source[np.minimum(starts[:, None] + np.arange(1, 9), len(source) - 1)]
+    heads = heads[heads[:, 0] != 47]
+    delimiters = heads[np.arange(len(heads)), (_CLASSES[heads] == 0).argmax(axis=1)]
+    return int(np.count_nonzero(delimiters != 62))
 
 
 def _tags_a_parse(body: bytes, counts: list[int]) -> int:
@@ -216,7 +213,7 @@ def _links(trees: Iterable[LexborHTMLParser], base: str) -> tuple[str, ...]:
 def extract(
     body: bytes, *, content_type: str = "", url: str = "", links: bool = False, plain: bool = False
 ) -> Extract:
-    """Return what a reader of the page sees; `links` asks for its links too, `plain` says that it is no markup."""
+    """Return what a reader of the page sees; `links` asks for its links too, `plain` says it is no markup."""
     if plain:
         lines = charset.decode(body, content_type, markup=False).replace("\r\n", "\n").replace("\r", "\n")
         return Extract(text=lines.replace("\f", " "))

@@ -10,14 +10,12 @@ import re
 import msgspec
 
 from crawler.sources.coding import TooLargeError, UndecodableError, UnsupportedError, dechunk, decode
-from crawler.sources.records import Record
+from crawler.sources.records import Record, after_blank_line
 from crawler.sources.seam import Item, Limits, status_refusal
 from crawler.sources.sniff import looks_html
 from dedup.model import Page, Place, Unread
 
 _STATUS = re.compile(rb"HTTP/\d+(?:\.\d+)?[ \t]+(\d{3})(?!\d)")
-_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
-_MAX_HEADER = 1 << 16
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _UNDECLARED = frozenset(("", "*/*", "unknown/unknown", "application/unknown"))  # as browsers have it
 
@@ -46,8 +44,9 @@ def from_response(head: Head, record: Record, limits: Limits) -> Item:
     status = int(match[1])
     if refusal := status_refusal(status):
         return head.refuse(refusal, status)
-    blank = _BLANK_LINE.search(block, match.end(), min(end, start + _MAX_HEADER))
-    body_start = blank.end() if blank else end
+    body_start = after_blank_line(block, match.end(), end)
+    if body_start < 0:
+        body_start = end
     headers = _fields(bytes(block[match.end() : body_start]))
     media = _media_type(_value(headers, "content-type"))
     if media not in _HTML and media not in _UNDECLARED:
@@ -104,7 +103,8 @@ def _fields(block: bytes) -> Fields:
 
 def _value(fields: Fields, wanted: str) -> str:
     """Return a field's value; several of a name make one list, but the first type counts."""
-    values = [value for name, value in fields if name.lower() == wanted]
+    size = len(wanted)  # most names differ in length: cheaper than lower() on each
+    values = [value for name, value in fields if len(name) == size and name.lower() == wanted]
     if len(values) > 1 and wanted != "content-type":
         return ", ".join(values)
     return values[0] if values else ""

@@ -23,7 +23,6 @@ _VERSION = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n")
 # Not only at the start of a line: a writer that died in a record goes on right behind it.
 _START = re.compile(rb"WARC/\d+\.\d+[ \t]*\r?\n(?:WARC|Content)-[A-Za-z-]+[ \t]*:", re.I)
 _START_MAX = 64  # bytes that hold the start of a record, cut by the edge of the window
-_BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _PADDING = re.compile(rb"[\r\n\t \0]*")
 _NEWLINES = re.compile(rb"[\r\n]*")
 
@@ -105,9 +104,9 @@ class _RunReader:
         window = self.window
         for amount in (2048, _MAX_HEADER):
             have = window.fill(amount)
-            match = _BLANK_LINE.search(window.buf, window.pos, window.pos + min(have, _MAX_HEADER))
-            if match:
-                return match.end()
+            end = after_blank_line(window.buf, window.pos, window.pos + min(have, _MAX_HEADER))
+            if end >= 0:
+                return end
             if have < amount:
                 break
         return -1
@@ -175,6 +174,15 @@ class _RunReader:
                 window.pos = len(window.buf)
         self.reported = True
         return Damage(offset, reason, headers)
+
+
+def after_blank_line(buf: bytearray, start: int, end: int) -> int:
+    """Return where the first blank line of buf[start:end] is over, -1 if there is none."""
+    found = buf.find(b"\n\r\n", start, end)
+    bare = buf.find(b"\n\n", start, end if found < 0 else found)
+    if bare >= 0:
+        return bare + 2
+    return found + 3 if found >= 0 else -1
 
 
 def parse_headers(block: bytes) -> dict[bytes, bytes]:

@@ -33,8 +33,8 @@ class Wanted(msgspec.Struct, frozen=True):
     share: int = 0
     of: int = 1
 
-    def __contains__(self, ordinal: object) -> bool:
-        return isinstance(ordinal, int) and ordinal >= self.start and ordinal % self.of == self.share
+    def __contains__(self, ordinal: int) -> bool:
+        return ordinal >= self.start and ordinal % self.of == self.share
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -83,7 +83,7 @@ class Window:
 
     @property
     def offset(self) -> int:
-        """Where a person finds `pos`: the member's place in the file; in a first or only run, the place in it."""
+        """Where a person finds `pos`: its member's place in the file; in the first run, the place in it."""
         return self.feed.offset or self.position
 
     def fill(self, wanted: int) -> int:

@@ -26,6 +26,7 @@ from redis.backoff import NoBackoff
 from dedup.errors import DiskFull, OutputError, StoreError
 
 _SOCKET = "valkey.sock"
+_PID = "valkey.pid"
 _LONGEST_ADDRESS = 100  # of 107 on Linux and 103 on macOS
 
 
@@ -61,6 +62,12 @@ class EmbeddedServer:
             await asyncio.sleep(0.01)
         return server
 
+    def terminate(self) -> None:
+        """Ask the server to go, and don't wait for it."""
+        pid_file = self.folder / _PID
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(pid_file.read_text()), signal.SIGTERM)
+
     async def stop(self) -> None:
         """Stop the server with its data on disk, and wait until it is gone."""
         address = self.url.removeprefix("unix://")
@@ -93,6 +100,7 @@ def _spawn(folder: Path, appendfsync: str) -> subprocess.Popen[bytes]:
         "save": "",
         "maxmemory-policy": "noeviction",
         "logfile": "valkey.log",
+        "pidfile": _PID,
         "loglevel": "notice",
         "daemonize": "no",
     }

@@ -1,0 +1,189 @@
+"""The flow: pages in, one verdict each out.
+
+    items -> extract -> tokenize -> warm-up (census) -> strip -> sketch -> settle (index) -> sinks -> checkpoint
+
+Two halves run side by side: while one batch is settled and written, the next is read, extracted and sketched.
+Batches are settled one after the other, and each ends as if its pages had come one by one, so the verdicts don't depend
+on where a batch was cut. A page leaves the flow when its verdict line and its bytes are on disk, and not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from crawler.counters import Counters
+from crawler.hold import Reading, Stripped, WarmUp
+from crawler.ledger import Ledger, Position
+from crawler.sinks import Copied, Kept, Sinks
+from crawler.sources import Item
+from dedup.boilerplate import site_of
+from dedup.extract import extract
+from dedup.judge import Copy, Judge
+from dedup.model import Content, Page, SketchParams, Unread, Verdict
+from dedup.settings import ReplaySettings
+from dedup.sketch import sketch
+from dedup.store.census import LineCensus, Sighting
+from dedup.store.index import Document
+from dedup.text import surviving_text, tokenize
+from dedup.verdicts import failed, judged, thin
+
+Numbered = tuple[Position, Item]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A page that is ready for its verdict: either it has one already, or a document to be settled."""
+
+    position: Position
+    verdict: Verdict | None = None
+    damaged: bool = False
+    reading: Reading | None = None
+    content: Content | None = None
+    document: Document | None = None
+
+
+class Pipeline:
+    """The flow of one worker."""
+
+    def __init__(
+        self,
+        *,
+        run: bytes,
+        params: SketchParams,
+        settings: ReplaySettings,
+        judge: Judge,
+        census: LineCensus,
+        warm_up: WarmUp,
+        sinks: Sinks,
+        ledger: Ledger,
+        counters: Counters,
+        checkpoint: Callable[[], Callable[[], None]],
+    ) -> None:
+        self._run, self._params, self._settings = run, params, settings
+        self._judge, self._census, self._warm_up = judge, census, warm_up
+        self._sinks, self._ledger, self._counters = sinks, ledger, counters
+        self._checkpoint = checkpoint
+
+    async def flow(self, items: Iterable[Numbered], stopped: Callable[[], bool]) -> None:
+        """Judge all items; when stopped, those that are read already, but for the ones that are held."""
+        ready: asyncio.Queue[list[Entry] | None] = asyncio.Queue(1)
+        reader = asyncio.create_task(self._read(items, stopped, ready))
+        try:
+            while (entries := await _next(ready, reader)) is not None:
+                await self._settle(entries)
+        finally:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+
+    async def _read(
+        self, items: Iterable[Numbered], stopped: Callable[[], bool], ready: asyncio.Queue[list[Entry] | None]
+    ) -> None:
+        for batch in self._batches(items):
+            entries: list[Entry] = []
+            readings: list[Reading] = []
+            for position, item in batch:
+                if isinstance(item, Unread):
+                    entries.append(Entry(position, failed(item), item.damaged))
+                else:
+                    readings.append(self.read(position, item))
+                await asyncio.sleep(0)  # the other half may have an answer waiting
+            stripped = await self._warm_up.admit(readings)
+            await ready.put(sorted(entries + await self._sketch(stripped), key=lambda e: e.position))
+        if not stopped():
+            await ready.put(await self._sketch(await self._warm_up.flush()))
+        await ready.put(None)
+
+    def _batches(self, items: Iterable[Numbered]) -> Iterator[list[Numbered]]:
+        batch: list[Numbered] = []
+        size = 0
+        for numbered in items:
+            batch.append(numbered)
+            size += len(numbered[1].body) if isinstance(numbered[1], Page) else 0
+            if len(batch) >= self._settings.batch or size >= self._settings.batch_bytes:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def read(self, position: Position, page: Page) -> Reading:
+        """Return what a reader of the page sees, in words and lines."""
+        text = extract(page.body, content_type=page.content_type, url=page.url, plain=page.plain)
+        tokens = tokenize(text.text)
+        # a page's identity in this run is its place in the input: read again after a crash, it has the same id
+        id = hashlib.blake2b(self._run + struct.pack(">QQ", *position), digest_size=8).digest()
+        return Reading(position, page, text, tokens, Sighting(site_of(page.url), id, tokens.lines))
+
+    async def _sketch(self, stripped: Sequence[Stripped]) -> list[Entry]:
+        entries: list[Entry] = []
+        for reading, content in stripped:
+            entries.append(self._entry(reading, content))
+            await asyncio.sleep(0)
+        return entries
+
+    def _entry(self, reading: Reading, content: Content) -> Entry:
+        page = reading.page
+        if not len(content.words):
+            left = content if len(content.whole) else None
+            return Entry(reading.position, thin(page.url, reading.tokens, left, page=page), reading=reading)
+        payload = hashlib.sha1(page.body, usedforsecurity=False).digest()[:8]
+        fingerprint = sketch(content, self._params)
+        document = Document.of(reading.sighting.id, fingerprint, url=page.url, time=page.time, payload=payload)
+        return Entry(reading.position, reading=reading, content=content, document=document)
+
+    async def _settle(self, entries: Sequence[Entry]) -> None:
+        by_id = {e.document.id: e for e in entries if e.document is not None}
+
+        async def keep(documents: Sequence[Document]) -> None:
+            await asyncio.to_thread(lambda: self._sinks.keep([_kept(by_id[d.id]) for d in documents]))
+
+        async def take_back(documents: Sequence[Document]) -> None:
+            await asyncio.to_thread(self._sinks.take_back, {d.id for d in documents})
+
+        documents = [e.document for e in by_id.values() if e.document is not None]
+        outcomes = dict(zip(by_id, await self._judge.settle(documents, keep, take_back), strict=True))
+        verdicts: list[Verdict] = []
+        copies: list[Copied] = []
+        for entry in entries:
+            verdict = entry.verdict
+            if verdict is None:
+                assert entry.document is not None and entry.content is not None and entry.reading is not None
+                outcome = outcomes[entry.document.id]
+                page = entry.reading.page
+                verdict = judged(entry.document.stored, entry.content, outcome, page=page)
+                if isinstance(outcome, Copy):
+                    copies.append(Copied(entry.document.id, page, outcome.of))
+            verdicts.append(verdict)
+            size = len(entry.reading.page.body) if entry.reading is not None else 0
+            self._counters.count(verdict, size=size, damaged=entry.damaged)
+            self._ledger.finish(entry.position)
+        await self._write(verdicts, copies)
+        await self._census.done([e.reading.sighting for e in entries if e.reading is not None])
+
+    async def _write(self, verdicts: Sequence[Verdict], copies: Sequence[Copied]) -> None:
+        if not verdicts:
+            return
+        await asyncio.to_thread(self._sinks.write, verdicts, copies)
+        save = self._checkpoint()  # taken here, where nothing changes meanwhile; written in a thread
+        await asyncio.to_thread(save)
+
+
+async def _next(ready: asyncio.Queue[list[Entry] | None], reader: asyncio.Task[None]) -> list[Entry] | None:
+    """Return the next batch, or raise what stopped the reader."""
+    getting = asyncio.ensure_future(ready.get())
+    await asyncio.wait({getting, reader}, return_when=asyncio.FIRST_COMPLETED)
+    if not getting.done() and reader.done() and reader.exception() is not None:
+        getting.cancel()
+        raise reader.exception() or RuntimeError
+    return await getting
+
+
+def _kept(entry: Entry) -> Kept:
+    assert entry.reading is not None and entry.content is not None and entry.document is not None
+    text = surviving_text(entry.reading.extract.text, entry.content.row, entry.content.kept)
+    return Kept(entry.document.id, entry.reading.page, entry.reading.extract.title, text)
+
+
