@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Iterator
 
 import brotli  # type: ignore[import-untyped]
-from fastwarc.stream_io import ZstdReader
 
 _STEP = 1 << 20
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
@@ -97,6 +96,9 @@ def _brotli(body: bytes, cap: int) -> bytes:
 def _zstd(body: bytes, cap: int) -> bytes:
     if not body.startswith(b"\x28\xb5\x2f\xfd"):
         return body
+    # Here, not above: slow to import and seldom needed.
+    from fastwarc.stream_io import ZstdReader  # noqa: PLC0415
+
     reader = ZstdReader(io.BytesIO(body))
     return _collect(iter(lambda: reader.read(_STEP), b""), cap, "zstd")
 

@@ -5,6 +5,9 @@ blank lines. A stretch that cannot be read is one `Damage`; reading goes on at t
 record. Ours and not fastwarc's `ArchiveIterator`, which swallows every record that a too long
 Content-Length covers, and cannot go on after an error.
 
+A block larger than `hold` whose length is wrong is looked through again only in plain files, which can jump
+back; elsewhere reading goes on behind it.
+
 Invariant: no more than `hold` bytes of a block, and a block of the window, are in memory.
 """
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
+import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.sources import Item, Limits
+from crawler.sources.seam import Job, Wanted
+from crawler.sources.warc import read_warc
 from tests.crawler.archives import http, members, pages, read, reason, record, urls
 
 FIVE = pages(5, 400)
@@ -137,6 +142,7 @@ def test_a_page_about_warc(tmp_path: Path) -> None:
 ARCHIVES = {
     "plain": (b"".join(FIVE), FIVE),
     "gzip": (members(FIVE), [gzip.compress(one, mtime=0) for one in FIVE]),
+    "single": (single := gzip.compress(b"".join(FIVE), mtime=0), [single]),
 }
 
 
@@ -165,6 +171,46 @@ def test_any_damage(tmp_path_factory: pytest.TempPathFactory, broken: tuple[byte
     assert [item.place.ordinal for item in items] == list(range(len(items)))
     # The last sound record may lose its tail to what was put behind it.
     assert urls(items)[: max(sound - 1, 0)] == [str(n) for n in range(max(sound - 1, 0))]
+
+
+class Pipe(io.BytesIO):
+    """Bytes that cannot be sought, as on standard input."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: object) -> int:
+        raise io.UnsupportedOperation("seek")
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_pipe(name: str) -> None:
+    """From a pipe come the same pages as from a file."""
+    job = Job("-", "", Wanted(), Limits(), Counter())
+    assert urls(read_warc(Pipe(ARCHIVES[name][0]), job)) == list("01234")
+
+
+@settings(max_examples=150, deadline=None)
+@given(broken_archives(), st.sampled_from([100, 2000]))
+def test_any_damage_in_a_pipe(broken: tuple[bytes, int], max_body: int) -> None:
+    """Whatever breaks in a pipe, nothing raises and every item has its number."""
+    job = Job("-", "", Wanted(), Limits(max_body=max_body), Counter())
+    items = list(read_warc(Pipe(broken[0]), job))
+    assert [item.place.ordinal for item in items] == list(range(len(items)))
+
+
+def test_memory(tmp_path: Path) -> None:
+    """Neither a huge block nor endless garbage is held in memory."""
+    noise = gzip.compress(bytes(1 << 26))
+    start, _, _ = record(b"", length=1 << 26).rpartition(b"\r\n\r\n")
+    for raw in (gzip.compress(start) + noise + gzip.compress(b"\r\n\r\n"), members(FIVE[:1]) + noise[:-9]):
+        path = tmp_path / "a.warc.gz"
+        path.write_bytes(raw)
+        tracemalloc.start()
+        assert read(path, limits=Limits(max_body=1000))[0]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1 << 23
 
 
 @settings(max_examples=150, deadline=None)
