@@ -2,9 +2,9 @@
 
 python bench/extract.py PATH...
 
-The floor is `LexborHTMLParser(body).body.text()`: what any extractor on this parser must pay. Floor and extract()
-take turns over the HTML files below the paths, so that a slow spell of the machine hits both; the ratio is taken
-a round, and the median round is reported.
+The floor is `LexborHTMLParser(body).body.text()`: what any extractor on this parser must pay. Floor and
+extract() take turns over the HTML files below the paths, so that a slow spell of the machine hits both; the
+ratio is taken a round, and the median round is reported.
 """
 
 from __future__ import annotations

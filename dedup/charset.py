@@ -1,9 +1,9 @@
 """Which characters the bytes of a page mean.
 
 The order of evidence: a byte order mark (it wins over everything, as in browsers), the HTTP header, the
-page's own meta tag, detection. Two departures from browsers, as declarations are wrong more often than bytes are: a
-body that is valid UTF-8 with more than a handful of sequences is UTF-8 whatever it declares (text in another
-charset practically never is), and one that declares UTF-8 but mostly is not gets detected.
+page's own meta tag, detection. Two departures from browsers, as declarations are wrong more often than bytes:
+a body that is valid UTF-8 with more than a handful of sequences is UTF-8 whatever it declares (text in
+another charset practically never is), and one that declares UTF-8 but mostly is not gets detected.
 
 A page that is UTF-8 already is not re-encoded: lexbor reads its bytes. Invariant: `utf8` always gives valid
 UTF-8, and nothing here raises on any body or header.

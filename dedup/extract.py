@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from urllib.parse import urldefrag, urljoin
 
 import numpy as np
@@ -46,6 +46,7 @@ FORMATTING_TAGS = ("b", "big", "code", "em", "font", "i", "s", "small", "strike"
 
 # Kinds of tags; from _HIDE on, each invisible tag has its own.
 _PLAIN, _BLOCK, _PRE, _FORMAT, _HIDE = range(5)
+_NOSCRIPT = INVISIBLE_TAGS.index("noscript")
 _OTHER = 63  # the class of a byte that neither is part of a block's name nor ends one
 
 MANY_TAGS = 8192  # nested that deep, a parse takes a fifth of a second
@@ -61,8 +62,8 @@ _HIDDEN = re.compile(rb"<(?:(!--)|(%s)(?=[\s/>]))" % "|".join(INVISIBLE_TAGS).en
 _ENDLESS_TAG = re.compile(rb"(<[a-zA-Z][^\s/<>]{0,99})[^<>]{%d,}>?" % LONG_TAG)
 
 
-def _byte_classes() -> npt.NDArray[np.uint32]:
-    classes = np.full(256, _OTHER, np.uint32)
+def _byte_classes() -> npt.NDArray[np.int32]:
+    classes = np.full(256, _OTHER, np.int32)
     for letter in range(26):
         classes[[65 + letter, 97 + letter]] = 1 + letter
     for digit in range(1, 7):
@@ -71,7 +72,7 @@ def _byte_classes() -> npt.NDArray[np.uint32]:
     return classes
 
 
-def _kinds_by_prefix(classes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+def _kinds_by_prefix(classes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
     """Return what the first three bytes of a tag's name say, indexed by their classes.
 
     Names of one or two letters need the delimiter after them; of longer ones three letters are enough, as no
@@ -90,21 +91,22 @@ def _kinds_by_prefix(classes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
 
 
 _CLASSES = _byte_classes()
+_FIRST, _SECOND = _CLASSES << 12, _CLASSES << 6
 _KINDS = _kinds_by_prefix(_CLASSES)
 
 
 def _tag_kinds(body: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
     """Return where each '<' stands, and the kind of the tag that it starts."""
     source = np.frombuffer(body + b"    ", np.uint8)
-    starts = np.flatnonzero(source == 60)
+    starts = (source == 60).nonzero()[0]
     names = starts + 1
-    names += source[names] == 47
-    key = _CLASSES[source[names]] << 12
+    names += source.take(names) == 47
+    key = _FIRST.take(source.take(names))  # take() costs half of indexing
     names += 1
-    key += _CLASSES[source[names]] << 6
+    key += _SECOND.take(source.take(names))
     names += 1
-    key += _CLASSES[source[names]]
-    return starts, _KINDS[key]
+    key += _CLASSES.take(source.take(names))
+    return starts, _KINDS.take(key)
 
 
 def _mark(body: bytes) -> tuple[bytes, list[int]]:
@@ -173,10 +175,9 @@ def _visible(body: bytes) -> Iterator[bytes]:
     start = 0
     while found := _HIDDEN.search(lower, start):
         yield body[start : found.start()]
-        end = lower.find(b"-->" if found[1] else b"</" + found[2], found.end())
-        start = end + 2 if end >= 0 else len(body)
-        # The rest of an end tag is harmless once its '</' is gone, except as text.
-        start = lower.find(b">", start) + 1 or len(body)
+        end = lower.find(b"-->" if found[1] else b"</" + found[2], found.end() - 2)  # <!--> is a comment
+        start = lower.find(b">", end + 2) + 1 if end >= 0 else 0
+        start = start or len(body)
     yield body[start:]
 
 
@@ -200,14 +201,26 @@ def _absolute(base: str, href: str) -> str:
     return whole if whole.startswith(("http://", "https://")) else ""
 
 
-def _links(trees: Iterable[LexborHTMLParser], base: str) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for tree in trees:
-        for node in tree.css("a[href], area[href], frame[src]"):
-            href = _attribute(node, "src" if node.tag == "frame" else "href")
-            found[_absolute(base, "".join(href.split("\n")))] = None
-    found.pop("", None)
-    return tuple(found)
+def _hrefs(tree: LexborHTMLParser) -> Iterator[str]:
+    for node in tree.css("a[href], area[href], frame[src]"):
+        yield _attribute(node, "src" if node.tag == "frame" else "href").replace("\n", "")
+
+
+def _head(tree: LexborHTMLParser, noscript: int, url: str) -> tuple[str, str, str, str]:
+    """Return title, base URL, canonical URL and language."""
+    root = (
+        tree.head if not noscript and tree.head is not None else tree
+    )  # a <noscript> may end the head early
+    title = root.css_first("title")
+    canonical = _attribute(root.css_first('link[rel~="canonical" i][href]'), "href")
+    base = _attribute(root.css_first("base[href]"), "href")
+    base = (_absolute(url, base) if base else "") or url
+    return (
+        " ".join(title.text().split()) if title is not None else "",
+        base,
+        _absolute(base, canonical) if canonical else "",
+        _attribute(tree.root, "lang") or _attribute(tree.root, "xml:lang"),
+    )
 
 
 def extract(
@@ -219,19 +232,22 @@ def extract(
         return Extract(text=lines.replace("\f", " "))
     body, counts = _mark(charset.utf8(body, content_type))
     step = _tags_a_parse(body, counts)
-    trees = [LexborHTMLParser(piece) for piece in _pieces(body, step)] if step else [LexborHTMLParser(body)]
     hidden = [name for name, count in zip(INVISIBLE_TAGS, counts[_HIDE:], strict=True) if count]
-    first = trees[0]
-    title = first.css_first("title")
-    base, canonical = url, ""
-    if links or b"anonical" in body or b"ANONICAL" in body:
-        base = _absolute(url, _attribute(first.css_first("base[href]"), "href")) or url
-        href = _attribute(first.css_first('link[rel~="canonical" i][href]'), "href")
-        canonical = _absolute(base, href) if href else ""
+    texts: list[str] = []
+    hrefs: list[str] = []
+    for number, piece in enumerate(_pieces(body, step) if step else [body]):
+        tree = LexborHTMLParser(piece)
+        if number == 0:
+            title, base, canonical, language = _head(tree, counts[_HIDE + _NOSCRIPT], url)
+        if links:
+            hrefs.extend(_hrefs(tree))
+        texts.append(_text(tree, hidden))
+    found = dict.fromkeys(_absolute(base, href) for href in hrefs)
+    found.pop("", None)
     return Extract(
-        links=_links(trees, base) if links else (),
-        title=" ".join(title.text().split()) if title is not None else "",
+        text="".join(texts).replace("\n", " ").replace("\f", "\n"),
+        title=title,
+        links=tuple(found),
         canonical=canonical,
-        language=_attribute(first.root, "lang") or _attribute(first.root, "xml:lang"),
-        text="".join([_text(tree, hidden) for tree in trees]).replace("\n", " ").replace("\f", "\n"),
+        language=language,
     )
