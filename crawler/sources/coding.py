@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 
 import brotli  # type: ignore[import-untyped]
+import zstandard
 
 _STEP = 1 << 20
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
@@ -96,10 +97,7 @@ def _brotli(body: bytes, cap: int) -> bytes:
 def _zstd(body: bytes, cap: int) -> bytes:
     if not body.startswith(b"\x28\xb5\x2f\xfd"):
         return body
-    # Here, not above: slow to import and seldom needed.
-    from fastwarc.stream_io import ZstdReader  # noqa: PLC0415
-
-    reader = ZstdReader(io.BytesIO(body))
+    reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(body), read_across_frames=True)
     return _collect(iter(lambda: reader.read(_STEP), b""), cap, "zstd")
 
 
@@ -119,7 +117,7 @@ def _collect(pieces: Iterator[bytes], cap: int, coding: str) -> bytes:
             out += piece
             if len(out) > cap:
                 raise TooLargeError
-    except (zlib.error, brotli.error, OSError) as error:
+    except (zlib.error, brotli.error, zstandard.ZstdError) as error:
         raise UndecodableError(f"damaged: the {coding} coding of the body is corrupt") from error
     return bytes(out)
 

@@ -1,0 +1,205 @@
+"""The claim protocol, step by step, on every store that Winnow serves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from dedup.errors import IndexMismatch, StoreError
+from dedup.judge import Copy, Judge, Novel, Outcome
+from dedup.model import SketchParams
+from dedup.settings import SketchSettings
+from dedup.store.client import Store
+from dedup.store.index import Claim, Document, NearIndex
+from tests.texts import document, edited, text
+
+
+def index(store: Store, namespace: str, *, owner: bytes = b"owner--1", lease: float = 60.0) -> NearIndex:
+    return NearIndex(store, SketchParams(), namespace=namespace, owner=owner, lease=lease)
+
+
+async def nothing(documents: Sequence[Document]) -> None:
+    pass
+
+
+async def settle(near: NearIndex, *documents: Document) -> list[Outcome]:
+    return await Judge(near, SketchSettings()).settle(documents, nothing, nothing)
+
+
+async def claim(near: NearIndex, document: Document) -> Claim:
+    registered = (await near.register([document]))[0]
+    assert isinstance(registered, Claim)
+    await near.insert([document])
+    return registered
+
+
+async def test_a_kept_page_is_found_by_its_copy(store: Store, namespace: str) -> None:
+    """A page that resembles a kept one is its copy; one that does not is novel."""
+    near = index(store, namespace)
+    first, copy, other = text(1), edited(text(1), 7, 3), text(2)
+    assert await settle(near, document(1, first)) == [Novel()]
+    found, novel = await settle(near, document(2, copy), document(3, other))
+    assert isinstance(found, Copy) and found.of.url == "http://site/1" and found.match.jaccard > 0.85
+    assert novel == Novel()
+
+
+async def test_a_batch_ends_as_if_its_pages_came_one_by_one(store: Store, namespace: str) -> None:
+    """Of copies within one batch the first is kept, whatever their ids say about seniority."""
+    base = text(3)
+    batch = [document(9 - i, edited(base, i, 2)) for i in range(5)]
+    outcomes = await settle(index(store, namespace), *batch)
+    assert outcomes[0] == Novel()
+    assert all(isinstance(o, Copy) and o.of.url == "http://site/9" for o in outcomes[1:])
+
+
+async def test_a_probe_writes_nothing(store: Store, namespace: str) -> None:
+    """A duplicate leaves no trace: it does not meet itself when it comes again."""
+    near = index(store, namespace)
+    await settle(near, document(1, text(1)))
+    copy = document(2, edited(text(1), 1))
+    await settle(near, copy)
+    assert (await near.look([(copy.id, b"")])) == [None]
+    assert (await near.probe([copy])) == [{document(1, text(1)).id}]
+
+
+async def test_judged_again_after_a_crash_a_kept_page_is_novel_again(store: Store, namespace: str) -> None:
+    """The same place in the input is the same document: it does not become a copy of itself."""
+    near = index(store, namespace)
+    page = document(1, text(1))
+    assert await settle(near, page) == [Novel()]
+    assert await settle(near, page) == [Novel()]
+    again = (await settle(near, document(2, text(1), "http://site/1")))[0]
+    assert isinstance(again, Copy) and again.match.how == "exact"
+
+
+async def test_every_step_may_be_repeated(store: Store, namespace: str) -> None:
+    """REGISTER, INSERT, WIN and COMMIT are idempotent: a client that retries changes nothing."""
+    near = index(store, namespace)
+    page = document(1, text(1))
+    one, two = await claim(near, page), await claim(near, page)
+    assert one == two
+    assert [s.kind for s in await near.win([one]) if s] == ["W"]
+    assert [s.kind for s in await near.win([one]) if s] == ["W"]
+    assert await near.commit([one]) == [True]
+    assert await near.commit([one]) == [True]
+    assert await near.probe([page]) == [{page.id}]
+
+
+async def test_a_senior_stops_a_junior_from_winning(store: Store, namespace: str) -> None:
+    """A challenge moves the version, so the junior's WIN fails and shows it the challenger."""
+    near = index(store, namespace)
+    junior, senior = document(2, text(1)), document(1, edited(text(1), 1))
+    held = await claim(near, junior)
+    await claim(near, senior)
+    await near.look([(junior.id, senior.id)])
+    state = (await near.win([held]))[0]
+    assert state is not None and state.kind == "P" and state.challengers == (senior.id,)
+
+
+async def test_a_junior_waits_until_its_senior_is_kept(store: Store, namespace: str) -> None:
+    """A pending senior decides: once it is kept, the junior is its copy."""
+    near = index(store, namespace)
+    senior, junior = document(1, text(1)), document(2, edited(text(1), 1))
+    held = await claim(near, senior)
+    waiting = asyncio.create_task(settle(near, junior))
+    done, _ = await asyncio.wait({waiting}, timeout=0.05)
+    assert not done
+    await near.win([held])
+    await near.commit([held])
+    outcome = (await waiting)[0]
+    assert isinstance(outcome, Copy) and outcome.of.url == senior.stored.url
+
+
+async def test_a_lease_that_ran_out_frees_the_others(store: Store, namespace: str) -> None:
+    """A senior that went silent becomes void, and the junior that waited for it is kept."""
+    near, silent = index(store, namespace), index(store, namespace, owner=b"owner--2", lease=0.05)
+    senior, junior = document(1, text(1)), document(2, edited(text(1), 1))
+    held = await claim(silent, senior)
+    assert await settle(near, junior) == [Novel()]
+    assert (await near.win([held]))[0] == (await near.look([(senior.id, b"")]))[0]  # both see the void
+
+
+async def test_a_claim_that_was_taken_over_cannot_be_committed(store: Store, namespace: str) -> None:
+    """After a restart the page is registered anew; the first claim's COMMIT is refused."""
+    near, restarted = index(store, namespace), index(store, namespace, owner=b"owner--2")
+    page = document(1, text(1))
+    stale = await claim(near, page)
+    await near.win([stale])
+    fresh = await claim(restarted, page)
+    assert fresh.epoch == stale.epoch + 1
+    assert await near.commit([stale]) == [False]
+    await restarted.win([fresh])
+    assert await restarted.commit([fresh]) == [True]
+
+
+async def test_bytes_are_taken_back_when_the_claim_was_lost(store: Store, namespace: str) -> None:
+    """If the claim changes hands between WIN and COMMIT, the sink is told, and the page is judged anew."""
+    near, thief = index(store, namespace), index(store, namespace, owner=b"thief---")
+    page = document(1, text(1))
+    log: list[str] = []
+
+    async def keep(documents: Sequence[Document]) -> None:
+        log.append("keep")
+        if log == ["keep"]:
+            await thief.register([page])
+
+    async def take_back(documents: Sequence[Document]) -> None:
+        log.append("take back")
+
+    assert await Judge(near, SketchSettings()).settle([page], keep, take_back) == [Novel()]
+    assert log == ["keep", "take back", "keep"]
+
+
+async def test_exactly_one_of_each_cluster_is_kept(store: Store, namespace: str) -> None:
+    """Eight judges race over the same planted clusters: never none, never two."""
+    clusters = [[edited(text(100 + c), s, 2) for s in range(4)] for c in range(12)]
+    rng = random.Random(5)
+
+    async def worker(number: int) -> int:
+        pages = [
+            document(rng.getrandbits(60), copy, f"http://w{number}/{c}/{i}")
+            for c, copies in enumerate(clusters)
+            for i, copy in enumerate(copies)
+        ]
+        rng.shuffle(pages)
+        near = index(store, namespace, owner=b"owner-%02d" % number)
+        kept = 0
+        for at in range(0, len(pages), 8):
+            outcomes = await settle(near, *pages[at : at + 8])
+            kept += sum(isinstance(outcome, Novel) for outcome in outcomes)
+        return kept
+
+    assert sum(await asyncio.gather(*(worker(n) for n in range(8)))) == len(clusters)
+
+
+async def test_buckets_split_and_lose_nobody(store: Store, namespace: str) -> None:
+    """However often the shards split, each document is found again."""
+    near = index(store, namespace)
+    documents = [document(n, text(n, 30)) for n in range(1, 1500)]
+    for at in range(0, len(documents), 100):
+        await near.insert(documents[at : at + 100])
+    found = await near.probe(documents)
+    assert all(d.id in ids for d, ids in zip(documents, found, strict=True))
+    claims = [Claim(d, 1, 1) for d in documents[:700]]
+    await near.release(claims)
+    found = await near.probe(documents)
+    assert not any(d.id in ids for d, ids in zip(documents[:700], found, strict=False))
+    assert all(d.id in ids for d, ids in zip(documents[700:], found[700:], strict=True))
+
+
+async def test_other_parameters_in_a_namespace_are_an_error(store: Store, namespace: str) -> None:
+    """An index made with other parameters is refused by name, not opened as an empty one."""
+    await index(store, namespace).open()
+    other = NearIndex(store, SketchParams(bands=18, rows=7), namespace=namespace, owner=b"owner--1", lease=60.0)
+    with pytest.raises(IndexMismatch, match=r"bands is 21 there and 18 here.*index\.namespace"):
+        await other.open()
+
+
+async def test_a_foreign_value_under_our_name_is_an_error(store: Store, namespace: str) -> None:
+    """A namespace that another program uses is named, not overwritten."""
+    await store.set_if_absent(f"{namespace}:params".encode(), b"hello")
+    with pytest.raises(StoreError, match="is not Winnow's"):
+        await index(store, namespace).open()
