@@ -27,6 +27,7 @@ _NOT_FOR_PAGES = frozenset(
     {"utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "hz"}
 )
 _MARKUP = re.compile(rb"(?is)<(script|style)\b.*?(?:</\1|\Z)|<!--.*?(?:-->|\Z)|<[^<>]*>?|&#?\w+;|\s+")
+_HIGH, _LATIN = re.compile(rb"[\x80-\xff]"), re.compile(rb"[a-zA-Z]")
 
 
 def utf8(body: bytes, content_type: str = "", *, markup: bool = True) -> bytes:
@@ -57,7 +58,7 @@ def _read(body: bytes, content_type: str, markup: bool) -> bytes | str:
         text = _obey(declared, body, content_type)
         if text is not None:
             return text
-    return body if _is_utf8(body) and not _utf16_order(body) else _detect(body, markup)
+    return body if _is_utf8(body) and not _looks_utf16(body) else _detect(body, markup)
 
 
 def _is_utf8(body: bytes, at_least: int = 0) -> bool:
@@ -91,39 +92,39 @@ def _obey(declared: str | None, body: bytes, content_type: str) -> str | None:
 
 
 def _wide(encoding: str, body: bytes) -> str | None:
-    order = _utf16_order(body)
+    high, low = _zeros(body)
     if encoding == "utf-16":
-        encoding = order or "utf-16-le"
+        encoding = "utf-16-be" if high > low else "utf-16-le"
     elif encoding == "utf-32":
         encoding = "utf-32-le" if body[1:4] == b"\0\0\0" else "utf-32-be"
-    elif order is None and body.isascii() and b"\0" not in body:
-        return None  # declared wide, but it is plain ASCII
-    return body.decode(encoding, "replace")
+    return body.decode(encoding, "replace") if high or low or not body.isascii() else None
 
 
-def _utf16_order(body: bytes) -> str | None:
-    """Return the byte order that the zeros of Latin letters and blanks give away."""
+def _zeros(body: bytes) -> tuple[int, int]:
+    """Return the zeros on even and on odd places: the high bytes of blanks and Latin letters in UTF-16."""
     head = body[:1024]
-    high, low = head[0::2].count(0), head[1::2].count(0)
-    if max(high, low) * 10 < len(head) or not head:
-        return None
-    return "utf-16-le" if low > high else "utf-16-be"
+    return head[0::2].count(0), head[1::2].count(0)
+
+
+def _looks_utf16(body: bytes) -> bool:
+    return len(body) >= 32 and max(_zeros(body)) * 4 >= min(len(body), 1024) and min(_zeros(body)) == 0
 
 
 def _detect(body: bytes, markup: bool) -> str:
-    order = _utf16_order(body)
-    if order:
-        return body.decode(order, "replace")
+    if _looks_utf16(body):
+        return _wide("utf-16", body) or ""
     text = body.decode("utf-8", "replace")
     if text.count("\ufffd") * 8 < len(body) - len(text):
         return text  # UTF-8 with a little damage
     sample = _MARKUP.sub(b" ", body[: SAMPLE * 8]) if markup else body
-    # Start where the bytes begin to differ from ASCII: only those tell charsets apart.
-    first = re.search(rb"[\x80-\xff]", sample)
-    start = first.start() if first else 0
+    # Start a few words before the first byte that is not ASCII: only those tell charsets apart.
+    first = _HIGH.search(sample)
+    start = max(0, first.start() - 64) if first else 0
     return body.decode(_guess(sample[start : start + SAMPLE]), "replace")
 
 
 def _guess(sample: bytes) -> str:
+    if len(_HIGH.findall(sample)) * 4 < len(_LATIN.findall(sample)):
+        return FALLBACK  # accents and typographic quotes among Latin letters
     best = charset_normalizer.from_bytes(sample, cp_isolation=_SUSPECTS, enable_fallback=False).best()
     return best.encoding if best is not None else FALLBACK

@@ -59,15 +59,13 @@ _FORMATTING = re.compile(
     % "|".join(FORMATTING_TAGS).encode()
 )
 _HIDDEN = re.compile(rb"<(?:(!--)|(%s)(?=[\s/>]))" % "|".join(INVISIBLE_TAGS).encode())
-_ENDLESS_TAG = re.compile(rb"(<[a-zA-Z][^\s/<>]{0,99})[^<>]{%d,}>?" % LONG_TAG)
+_ENDLESS_TAG = re.compile(rb"(<[a-zA-Z][^\s/<>]{0,99}+)[^<>]{%d,}+>?" % LONG_TAG)
 
 
 def _byte_classes() -> npt.NDArray[np.int32]:
     classes = np.full(256, _OTHER, np.int32)
-    for letter in range(26):
-        classes[[65 + letter, 97 + letter]] = 1 + letter
-    for digit in range(1, 7):
-        classes[48 + digit] = 26 + digit
+    classes[65:91] = classes[97:123] = np.arange(1, 27)
+    classes[49:55] = np.arange(27, 33)  # h1 to h6
     classes[list(b" \t\n\r\f/>")] = 0
     return classes
 
@@ -85,7 +83,7 @@ def _kinds_by_prefix(classes: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
     for name, kind in named.items():
         one, two, three = (int(part) for part in classes[list(name.encode().ljust(3)[:3])])
         prefix = (one << 12) + (two << 6)
-        kinds[prefix : prefix + 64] = kind if len(name) == 1 else kinds[prefix : prefix + 64]
+        kinds[prefix : prefix + 64 if len(name) == 1 else prefix] = kind  # after '<p ' comes anything
         kinds[prefix + three] = kind
     return kinds
 
@@ -114,7 +112,7 @@ def _mark(body: bytes) -> tuple[bytes, list[int]]:
     if b"\f" in body:
         body = body.replace(b"\f", b" ")
     starts, kinds = _tag_kinds(body)
-    if len(body) > LONG_TAG and (np.diff(starts, append=len(body)) > LONG_TAG).any():
+    if len(body) > LONG_TAG and _has_gap(starts, len(body)):
         body = _ENDLESS_TAG.sub(rb"\1>", body)
         starts, kinds = _tag_kinds(body)
     counts: list[int] = np.bincount(kinds, minlength=_HIDE + len(INVISIBLE_TAGS)).tolist()
@@ -123,7 +121,7 @@ def _mark(body: bytes) -> tuple[bytes, list[int]]:
     source = np.frombuffer(body, np.uint8)
     if counts[_FORMAT] * len(starts) > COPIES:
         counts[_FORMAT] = _with_attributes(source, starts[kinds == _FORMAT])
-    feeds = starts[(kinds == _BLOCK) | (kinds == _PRE)]
+    feeds = starts.compress((kinds == _BLOCK) | (kinds == _PRE))
     feeds += np.arange(len(feeds))
     marked = np.empty(len(source) + len(feeds), np.uint8)
     is_source = np.ones(len(marked), np.bool_)
@@ -131,6 +129,12 @@ def _mark(body: bytes) -> tuple[bytes, list[int]]:
     marked[is_source] = source
     marked[feeds] = 12
     return marked.tobytes(), counts
+
+
+def _has_gap(starts: npt.NDArray[np.intp], end: int) -> bool:
+    """Is there a stretch without '<' in which one tag could list thousands of attributes?"""
+    gap = (starts[1:] - starts[:-1]).max(initial=0)
+    return bool(len(starts)) and max(int(gap), end - int(starts[-1])) > LONG_TAG
 
 
 def _keep_lines(body: bytes, tags: list[int]) -> bytes:
@@ -176,8 +180,7 @@ def _visible(body: bytes) -> Iterator[bytes]:
     while found := _HIDDEN.search(lower, start):
         yield body[start : found.start()]
         end = lower.find(b"-->" if found[1] else b"</" + found[2], found.end() - 2)  # <!--> is a comment
-        start = lower.find(b">", end + 2) + 1 if end >= 0 else 0
-        start = start or len(body)
+        start = (lower.find(b">", end + 2) + 1 if end >= 0 else 0) or len(body)
     yield body[start:]
 
 
@@ -208,9 +211,7 @@ def _hrefs(tree: LexborHTMLParser) -> Iterator[str]:
 
 def _head(tree: LexborHTMLParser, noscript: int, url: str) -> tuple[str, str, str, str]:
     """Return title, base URL, canonical URL and language."""
-    root = (
-        tree.head if not noscript and tree.head is not None else tree
-    )  # a <noscript> may end the head early
+    root = tree if noscript or tree.head is None else tree.head  # a <noscript> may end the head early
     title = root.css_first("title")
     canonical = _attribute(root.css_first('link[rel~="canonical" i][href]'), "href")
     base = _attribute(root.css_first("base[href]"), "href")
@@ -233,11 +234,9 @@ def extract(
     body, counts = _mark(charset.utf8(body, content_type))
     step = _tags_a_parse(body, counts)
     hidden = [name for name, count in zip(INVISIBLE_TAGS, counts[_HIDE:], strict=True) if count]
-    texts: list[str] = []
-    hrefs: list[str] = []
-    for number, piece in enumerate(_pieces(body, step) if step else [body]):
-        tree = LexborHTMLParser(piece)
-        if number == 0:
+    texts, hrefs = list[str](), list[str]()
+    for tree in map(LexborHTMLParser, _pieces(body, step) if step else [body]):
+        if not texts:
             title, base, canonical, language = _head(tree, counts[_HIDE + _NOSCRIPT], url)
         if links:
             hrefs.extend(_hrefs(tree))
@@ -245,9 +244,5 @@ def extract(
     found = dict.fromkeys(_absolute(base, href) for href in hrefs)
     found.pop("", None)
     return Extract(
-        text="".join(texts).replace("\n", " ").replace("\f", "\n"),
-        title=title,
-        links=tuple(found),
-        canonical=canonical,
-        language=language,
+        "".join(texts).replace("\n", " ").replace("\f", "\n"), title, tuple(found), canonical, language
     )
