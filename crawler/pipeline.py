@@ -29,7 +29,7 @@ from dedup.settings import ReplaySettings
 from dedup.sketch import sketch
 from dedup.store.census import LineCensus, Sighting
 from dedup.store.index import Document
-from dedup.text import surviving_text, tokenize
+from dedup.text import tokenize
 from dedup.verdicts import failed, judged, thin
 
 Numbered = tuple[Position, Item]
@@ -183,7 +183,6 @@ async def _next(ready: asyncio.Queue[list[Entry] | None], reader: asyncio.Task[N
 
 def _kept(entry: Entry) -> Kept:
     assert entry.reading is not None and entry.content is not None and entry.document is not None
-    text = surviving_text(entry.reading.extract.text, entry.content.row, entry.content.kept)
-    return Kept(entry.document.id, entry.reading.page, entry.reading.extract.title, text)
+    return Kept(entry.document.id, entry.reading.page, entry.reading.extract, entry.content)
 
 

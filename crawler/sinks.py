@@ -18,8 +18,9 @@ import msgspec
 from crawler import warc
 from crawler.ledger import Checkpoint
 from dedup.errors import DiskFull, OutputError
-from dedup.model import Page, Stored, Verdict
+from dedup.model import Content, Extract, Page, Stored, Verdict
 from dedup.settings import KeptSettings
+from dedup.text import surviving_text
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -27,8 +28,13 @@ class Kept(msgspec.Struct, frozen=True):
 
     document: bytes
     page: Page
-    title: str
-    text: str
+    extract: Extract
+    content: Content
+
+    def line(self) -> bytes:
+        """Return its stripped text as a line of the kept text."""
+        text = surviving_text(self.extract.text, self.content.row, self.content.kept)
+        return msgspec.json.encode({"url": self.page.url, "title": self.extract.title, "text": text})
 
 
 class Copied(msgspec.Struct, frozen=True):
@@ -172,8 +178,7 @@ class Sinks:
             for kept in pages:
                 self._warc.append(self._squeezed(warc.page(kept.page, kept.document, now=self._begun)))
         if self._text is not None and pages:
-            lines = [msgspec.json.encode({"url": k.page.url, "title": k.title, "text": k.text}) for k in pages]
-            self._text.append(self._squeezed(b"\n".join(lines) + b"\n"))
+            self._text.append(self._squeezed(b"".join(kept.line() + b"\n" for kept in pages)))
         for series in self._series():
             series.file.sync()
 

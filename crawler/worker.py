@@ -22,6 +22,7 @@ import msgspec
 from crawler.counters import Counters
 from crawler.hold import WarmUp
 from crawler.ledger import Checkpoint, Ledger, write_whole
+from crawler.memory import tune
 from crawler.pipeline import Numbered, Pipeline
 from crawler.rundir import lock_worker
 from crawler.sinks import Sinks, explained
@@ -80,6 +81,7 @@ class Worker:
 
     async def run(self) -> Report:
         """Judge this worker's share from where it stands; return how it ended."""
+        tune()
         job = self._job
         folder = Path(job.folder)
         with lock_worker(folder, self._name):

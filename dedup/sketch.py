@@ -15,11 +15,9 @@ the same fingerprint on every machine.
 
 from __future__ import annotations
 
-import hashlib
-
 from dedup import minhash, simhash
 from dedup.model import U64, Content, Fingerprint, Match, Sketch, SketchParams, Stored
-from dedup.text import shingles
+from dedup.text import polynomial, shingles
 
 _WIDTHS = SketchParams().widths
 _BITS = SketchParams().bits
@@ -63,7 +61,7 @@ def widths_for(words: int, params: SketchParams) -> tuple[int, ...]:
 
 def digest(words: U64) -> bytes:
     """Return 8 bytes that stand for a text's words and their order."""
-    return hashlib.blake2b(words.astype("<u8", copy=False).tobytes(), digest_size=8).digest()
+    return polynomial(words).to_bytes(8, "little")
 
 
 def verify(

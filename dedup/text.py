@@ -35,7 +35,7 @@ NUMBER = np.uint64(0x5BD1E995A3C59AC3)  # the word that stands for any word with
 _SHIFT, _MIX_1, _MIX_2 = np.uint64(33), np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 # Classes are bits, so that one table look-up answers every question.
-WORD, SINGLE, DIGIT, NEWLINE, HIDDEN = 1, 2, 4, 8, 16
+WORD, SINGLE, DIGIT, NEWLINE, HIDDEN, COMPOSED = 1, 2, 4, 8, 16, 32
 # Every single is a word too; ranges are inclusive.
 SPACELESS = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -60,7 +60,6 @@ BLOCKS = (
     (0x20000, 0x3FFFF, WORD | SINGLE),  # Han of planes 2 and 3
 )
 HIDDEN_RANGES = ((0xFE00, 0xFE0F), (0xE0000, 0xE0FFF))  # variation selectors and tags
-WIDE_BLANKS = "\u00a0\u2026\u3000，：；！？（）～％＂＆．／｜＝＋－［］｛｝＊＃＠＄＜＞"
 TABLE_END = 0x20000  # planes above hold Han and selectors only: ranges do
 
 
@@ -93,6 +92,21 @@ def shingles(words: U64, width: int) -> U64:
         out *= base
         out += words[i : i + runs]
     return finalise(out)
+
+
+def polynomial(words: U64) -> int:
+    """Return one hash of all words and their order: the line hash of a text in one line, digits kept.
+
+    >>> words = np.arange(1, 4, dtype=np.uint64)
+    >>> polynomial(words) == polynomial(words[::-1])
+    False
+    """
+    total = 0
+    for at in range(0, len(words), PIECE):
+        part = words[at : at + PIECE]
+        # the length sets a text apart from one that starts with words of hash 0
+        total = (total * pow(BASE, len(part), 1 << 64) + int((part * _powers(len(part))[0][: len(part)]).sum())) % 2**64
+    return int(finalise(np.array([(total + len(words)) % 2**64], np.uint64))[0])
 
 
 def distinct(hashes: U64) -> U64:
@@ -159,13 +173,13 @@ def _code_points(text: str) -> tuple[npt.NDArray[np.unsignedinteger], U8]:
         data = b" %b " % text.encode("ascii")
         classes = np.frombuffer(data.translate(_ascii_classes()), np.uint8)
         return np.frombuffer(data.lower(), np.uint8), classes
-    if not unicodedata.is_normalized("NFKC", text):
-        text = _without_wide_blanks(text)
-    if not unicodedata.is_normalized("NFKC", text):
-        text = unicodedata.normalize("NFKC", text)
-    points = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.intp)
     table, fold = _tables()
+    points = _points(text)
     classes = table.take(points, mode="clip")
+    if (classes & COMPOSED).any() or points.max() >= TABLE_END:
+        # rare: NFKC takes ten times as long as all the rest
+        points = _points(unicodedata.normalize("NFKC", text))
+        classes = table.take(points, mode="clip") & ~np.uint8(COMPOSED)
     values = fold.take(points, mode="clip")
     if points.max() >= TABLE_END:
         values = np.where(points < TABLE_END, values, points).astype(np.uint32)
@@ -178,15 +192,8 @@ def _code_points(text: str) -> tuple[npt.NDArray[np.unsignedinteger], U8]:
     return values, classes
 
 
-def _without_wide_blanks(text: str) -> str:
-    """Return the text with a blank for what NFKC makes other blanks and ASCII punctuation of.
-
-    No-break spaces and Chinese punctuation are on most pages, and NFKC takes ten times as long as the rest.
-    """
-    for c in WIDE_BLANKS:
-        if c in text:
-            text = text.replace(c, " ")
-    return text
+def _points(text: str) -> I64:
+    return np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.int64)
 
 
 def _edges(classes: U8) -> tuple[I64, I64]:
@@ -279,23 +286,54 @@ def _ascii_classes() -> bytes:
 
 @functools.cache
 def _tables() -> tuple[U8, npt.NDArray[np.uint32]]:
-    """Return the class and the lower case of each code point of planes 0 and 1."""
+    """Return the class of each code point of planes 0 and 1, and what NFKC and lower case make of it."""
     every = np.arange(TABLE_END, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     classes = np.zeros(TABLE_END, np.uint8)
     fold = np.arange(TABLE_END, dtype=np.uint32)
-    at = 0
     for first, last, kind in BLOCKS:
-        # What lies between the large blocks is asked for one by one.
-        classes[at:first] = list(map(_class_of, map(unicodedata.category, every[at:first])))
-        # İ alone has a lower case of two code points, ς one that depends on its place in the word.
-        lower = every[at:first].replace("İ", "i").lower().replace("ς", "σ")
-        fold[at:first] = np.frombuffer(lower.encode("utf-32-le", "surrogatepass"), "<u4")
         classes[first : last + 1] = kind
-        at = last + 1
+    for start, end in _between_blocks():
+        classes[start:end] = [_class_of(category) for category in map(unicodedata.category, every[start:end])]
+        fold[start:end] = _lower(every[start:end])
     for first, last in SPACELESS:
         block = classes[first : last + 1]
         block[block & WORD != 0] |= SINGLE
     for first, last in HIDDEN_RANGES:
         classes[first : last + 1] = HIDDEN
     classes[ord("\n")] = NEWLINE
+    _normalise(every, classes, fold)
     return classes, fold
+
+
+def _lower(text: str) -> npt.NDArray[np.uint32]:
+    # İ alone has a lower case of two code points, ς one that depends on its place in the word.
+    lower = text.replace("İ", "i").lower().replace("ς", "σ")
+    return np.frombuffer(lower.encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint32)
+
+
+def _normalise(every: str, classes: U8, fold: npt.NDArray[np.uint32]) -> None:
+    """Work NFKC into the tables where it makes one code point of one, and flag where it does not.
+
+    A code point that only ever becomes blanks and punctuation needs no flag: all of them separate words alike. Marks
+    and the vowels and finals of Hangul are flagged, as they may compose with what stands before them.
+    """
+    asked = [point for start, end in _between_blocks() for point in range(start, end)]
+    for point in [i for i in asked if unicodedata.decomposition(every[i])]:
+        became = unicodedata.normalize("NFKC", every[point])
+        known = all(ord(c) < TABLE_END for c in became)
+        if became == every[point] or (known and not classes[point] and not any(classes[ord(c)] for c in became)):
+            continue
+        if known and len(became) == 1 and unicodedata.category(became)[0] != "M":
+            classes[point], fold[point] = classes[ord(became)], _lower(became)[0]
+        else:
+            classes[point] |= COMPOSED
+    marks = [i for i in asked if unicodedata.category(every[i])[0] == "M"]
+    classes[[*marks, *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]] |= COMPOSED
+
+
+def _between_blocks() -> Iterator[tuple[int, int]]:
+    """Yield what is left of planes 0 and 1 between the large blocks."""
+    at = 0
+    for first, last, _ in BLOCKS:
+        yield at, first
+        at = last + 1

@@ -12,29 +12,26 @@ from collections.abc import Sequence
 import numpy as np
 
 from dedup.model import U64, Fingerprint
-from dedup.simhash import block_keys, probe_keys
+from dedup.simhash import probe_keys
 from dedup.store.keys import GROUPS
 
 _EXACT, _CONTENT, _SIMHASH = np.uint64(1 << 62), np.uint64(2 << 62), np.uint64(3 << 60)
+_STANDING = [0, 1, 34]  # of exact, low half and its 32 neighbours, high half and its: those not off by a bit
 
 
-def insert_buckets(fingerprint: Fingerprint) -> U64:
-    """Return the bucket hashes that a kept page stands in: 3 and one a band."""
-    return _buckets(fingerprint, block_keys(fingerprint.simhash))
+def buckets(fingerprint: Fingerprint) -> tuple[U64, U64]:
+    """Return the buckets that a kept page stands in (3 and one a band), and those to look for its like in.
 
-
-def probe_buckets(fingerprint: Fingerprint) -> U64:
-    """Return the bucket hashes to look into: SimHash halves also one bit away."""
-    return _buckets(fingerprint, probe_keys(fingerprint.simhash))
-
-
-def _buckets(fingerprint: Fingerprint, halves: U64) -> U64:
-    exact = np.frombuffer(fingerprint.exact, np.uint64)
+    The second are the first and the SimHash halves one bit away.
+    """
+    exact = np.frombuffer(fingerprint.exact, np.uint64) ^ _EXACT
     if not fingerprint.sketches:  # too short to resemble anything but its equal
-        content = np.frombuffer(fingerprint.content, np.uint64)
-        return np.concatenate([_mix(exact ^ _EXACT), _mix(content ^ _CONTENT)])
+        content = np.frombuffer(fingerprint.content, np.uint64) ^ _CONTENT
+        both = _mix(np.concatenate([exact, content]))
+        return both, both
+    mixed = _mix(np.concatenate([exact, probe_keys(fingerprint.simhash) ^ _SIMHASH]))
     bands = [sketch.bands for sketch in fingerprint.sketches]
-    return np.concatenate([_mix(exact ^ _EXACT), _mix(halves ^ _SIMHASH), *bands])
+    return np.concatenate([mixed[_STANDING], *bands]), np.concatenate([mixed, *bands])
 
 
 def _mix(values: U64) -> U64:

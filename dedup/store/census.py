@@ -62,9 +62,8 @@ class LineCensus:
         items: list[Item] = []
         asked: list[U64] = []
         for site, pages in by_site.items():
-            lines = np.unique(np.concatenate([page.lines for page in pages]))
             fresh = [page for page in pages if page.id not in known] if count else []
-            counts = _standing(lines, fresh) if fresh else b""
+            lines, counts = _standing(pages, fresh)
             ids = b"".join(page.id for page in fresh)
             items.append((self._keys.census(site), [ids, lines.tobytes(), counts]))
             asked.append(lines)
@@ -79,7 +78,19 @@ class LineCensus:
         return answers, again
 
 
-def _standing(lines: U64, pages: Sequence[Sighting]) -> bytes:
-    """Return on how many of the pages each line stands; a line repeated on one page counts once."""
-    every = np.concatenate([np.unique(page.lines) for page in pages])
-    return np.bincount(np.searchsorted(lines, every), minlength=len(lines)).astype("<u2").tobytes()
+def _standing(pages: Sequence[Sighting], fresh: Sequence[Sighting]) -> tuple[U64, bytes]:
+    """Return the pages' distinct lines, and on how many of the fresh pages each stands: once a page, if repeated."""
+    every = np.concatenate([page.lines for page in pages])
+    number = np.repeat(np.arange(len(pages)), [len(page.lines) for page in pages])
+    order = np.argsort(every, kind="stable")  # equal lines stay in the order of their pages
+    every, number = every[order], number[order]
+    new_line = np.concatenate([[True], every[1:] != every[:-1]])[: len(every)]
+    lines = every[new_line]
+    if not fresh:
+        return lines, b""
+    is_fresh = np.isin([page.id for page in pages], [page.id for page in fresh]) if len(fresh) < len(pages) else None
+    counted = new_line | np.concatenate([[True], number[1:] != number[:-1]])[: len(every)]
+    if is_fresh is not None:
+        counted &= is_fresh[number]
+    standing = np.bincount(np.cumsum(new_line)[counted] - 1, minlength=len(lines))
+    return lines, standing.astype("<u2").tobytes()

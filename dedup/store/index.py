@@ -14,7 +14,7 @@ import numpy as np
 from dedup.errors import IndexMismatch, StoreError
 from dedup.model import U64, Fingerprint, SketchParams, Stored
 from dedup.store import records
-from dedup.store.buckets import grouped, insert_buckets, probe_buckets
+from dedup.store.buckets import buckets, grouped
 from dedup.store.client import Item, Store
 from dedup.store.keys import Keys
 from dedup.store.records import State
@@ -35,7 +35,7 @@ class Document(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, id: bytes, fingerprint: Fingerprint, *, url: str, time: int | None, payload: bytes) -> Self:
         stored = records.stored(fingerprint, url=url, time=time, payload=payload)
-        return cls(id, fingerprint, stored, insert_buckets(fingerprint), probe_buckets(fingerprint))
+        return cls(id, fingerprint, stored, *buckets(fingerprint))
 
 
 class Claim(msgspec.Struct, frozen=True):
