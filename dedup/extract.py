@@ -209,12 +209,12 @@ def _hrefs(tree: LexborHTMLParser) -> Iterator[str]:
         yield _attribute(node, "src" if node.tag == "frame" else "href").replace("\n", "")
 
 
-def _head(tree: LexborHTMLParser, noscript: int, url: str) -> tuple[str, str, str, str]:
-    """Return title, base URL, canonical URL and language."""
+def _head(tree: LexborHTMLParser, noscript: int, url: str, links: bool) -> tuple[str, str, str, str]:
+    """Return title, base URL (where links or a canonical URL need it), canonical URL and language."""
     root = tree if noscript or tree.head is None else tree.head  # a <noscript> may end the head early
     title = root.css_first("title")
     canonical = _attribute(root.css_first('link[rel~="canonical" i][href]'), "href")
-    base = _attribute(root.css_first("base[href]"), "href")
+    base = _attribute(root.css_first("base[href]"), "href") if links or canonical else ""
     base = (_absolute(url, base) if base else "") or url
     return (
         " ".join(title.text().split()) if title is not None else "",
@@ -237,7 +237,7 @@ def extract(
     texts, hrefs = list[str](), list[str]()
     for tree in map(LexborHTMLParser, _pieces(body, step) if step else [body]):
         if not texts:
-            title, base, canonical, language = _head(tree, counts[_HIDE + _NOSCRIPT], url)
+            title, base, canonical, language = _head(tree, counts[_HIDE + _NOSCRIPT], url, links)
         if links:
             hrefs.extend(_hrefs(tree))
         texts.append(_text(tree, hidden))

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup import extract as module
 from dedup.extract import BLOCK_TAGS, INVISIBLE_TAGS, extract
 
 # fmt: off
@@ -48,11 +47,12 @@ def test_inline_tags_split_nothing(tag: str) -> None:
 
 def test_no_inline_tag_shares_a_prefix() -> None:
     """Three letters tell block tags from inline ones, so the table needs no more."""
-    long_blocks = {name[:3] for name in BLOCK_TAGS if len(name) > 2}
-    assert not long_blocks & {name[:3] for name in (*INLINE_TAGS, *INVISIBLE_TAGS, "title", "link", "meta")}
+    assert not {name[:3] for name in BLOCK_TAGS if len(name) > 2} & {
+        name[:3] for name in (*INLINE_TAGS, *INVISIBLE_TAGS, "title", "link", "meta")
+    }
 
 
-def test_case_and_attributes_don_t_matter() -> None:
+def test_case_and_attributes_do_not_matter() -> None:
     """Upper-case tags and tags with attributes break lines all the same."""
     assert lines("<DIV id=a>one</DIV><P\nclass=b>two<BR/>three") == ["one", "two", "three"]
 
@@ -179,7 +179,7 @@ def test_pieces_read_like_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     page = ("<table>" + "".join(row.format(n) for n in range(400)) + "</table>").encode()
     whole = lines(page), extract(page, url="http://h/", links=True).links
-    monkeypatch.setattr(module, "MANY_TAGS", 100)
+    monkeypatch.setattr("dedup.extract.MANY_TAGS", 100)
     assert (lines(page), extract(page, url="http://h/", links=True).links) == whole
 
 
