@@ -47,6 +47,7 @@ FORMATTING_TAGS = ("b", "big", "code", "em", "font", "i", "s", "small", "strike"
 # Kinds of tags; from _HIDE on, each invisible tag has its own.
 _PLAIN, _BLOCK, _PRE, _FORMAT, _HIDE = range(5)
 _NOSCRIPT = INVISIBLE_TAGS.index("noscript")
+_SPOT = 1  # a byte that pages don't use: stands for a tag's '<' until the form feed is put before it
 _OTHER = 63  # the class of a byte that neither is part of a block's name nor ends one
 
 MANY_TAGS = 8192  # nested that deep, a parse takes a fifth of a second
@@ -109,8 +110,8 @@ def _tag_kinds(body: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]
 
 def _mark(body: bytes) -> tuple[bytes, list[int]]:
     """Return the body with a form feed before each block-level tag, and how many tags it has of each kind."""
-    if b"\f" in body:
-        body = body.replace(b"\f", b" ")
+    if b"\f" in body or _SPOT in body:
+        body = body.replace(b"\f", b" ").replace(bytes([_SPOT]), b" ")
     starts, kinds = _tag_kinds(body)
     if len(body) > LONG_TAG and _has_gap(starts, len(body)):
         body = _ENDLESS_TAG.sub(rb"\1>", body)
@@ -118,17 +119,11 @@ def _mark(body: bytes) -> tuple[bytes, list[int]]:
     counts: list[int] = np.bincount(kinds, minlength=_HIDE + len(INVISIBLE_TAGS)).tolist()
     if counts[_PRE]:
         body = _keep_lines(body, starts[kinds == _PRE].tolist())
-    source = np.frombuffer(body, np.uint8)
     if counts[_FORMAT] * len(starts) > COPIES:
-        counts[_FORMAT] = _with_attributes(source, starts[kinds == _FORMAT])
-    feeds = starts.compress((kinds == _BLOCK) | (kinds == _PRE))
-    feeds += np.arange(len(feeds))
-    marked = np.empty(len(source) + len(feeds), np.uint8)
-    is_source = np.ones(len(marked), np.bool_)
-    is_source[feeds] = False
-    marked[is_source] = source
-    marked[feeds] = 12
-    return marked.tobytes(), counts
+        counts[_FORMAT] = _with_attributes(np.frombuffer(body, np.uint8), starts[kinds == _FORMAT])
+    marked = bytearray(body)
+    np.frombuffer(marked, np.uint8)[starts.compress((kinds == _BLOCK) | (kinds == _PRE))] = _SPOT
+    return bytes(marked.replace(bytes([_SPOT]), b"\f<")), counts
 
 
 def _has_gap(starts: npt.NDArray[np.intp], end: int) -> bool:

@@ -35,7 +35,7 @@ NUMBER = np.uint64(0x5BD1E995A3C59AC3)  # the word that stands for any word with
 _SHIFT, _MIX_1, _MIX_2 = np.uint64(33), np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 # Classes are bits, so that one table look-up answers every question.
-WORD, SINGLE, DIGIT, NEWLINE, HIDDEN, COMPOSED = 1, 2, 4, 8, 16, 32
+WORD, SINGLE, DIGIT, NEWLINE, HIDDEN, COMPOSED, UNKNOWN = 1, 2, 4, 8, 16, 32, 64
 # Every single is a word too; ranges are inclusive.
 SPACELESS = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -173,14 +173,12 @@ def _code_points(text: str) -> tuple[npt.NDArray[np.unsignedinteger], U8]:
         data = b" %b " % text.encode("ascii")
         classes = np.frombuffer(data.translate(_ascii_classes()), np.uint8)
         return np.frombuffer(data.lower(), np.uint8), classes
-    table, fold = _tables()
-    points = _points(text)
-    classes = table.take(points, mode="clip")
+    points, classes = _classified(text)
     if (classes & COMPOSED).any() or points.max() >= TABLE_END:
         # rare: NFKC takes ten times as long as all the rest
-        points = _points(unicodedata.normalize("NFKC", text))
-        classes = table.take(points, mode="clip") & ~np.uint8(COMPOSED)
-    values = fold.take(points, mode="clip")
+        points, classes = _classified(unicodedata.normalize("NFKC", text))
+        classes &= ~np.uint8(COMPOSED)
+    values = _tables()[1].take(points, mode="clip")
     if points.max() >= TABLE_END:
         values = np.where(points < TABLE_END, values, points).astype(np.uint32)
         for first, last, kind in (*BLOCKS, *((a, b, HIDDEN) for a, b in HIDDEN_RANGES)):
@@ -192,8 +190,15 @@ def _code_points(text: str) -> tuple[npt.NDArray[np.unsignedinteger], U8]:
     return values, classes
 
 
-def _points(text: str) -> I64:
-    return np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.int64)
+def _classified(text: str) -> tuple[I64, U8]:
+    points = np.frombuffer(f" {text} ".encode("utf-32-le", "surrogatepass"), "<u4").astype(np.int64)
+    table = _tables()[0]
+    classes = table.take(points, mode="clip")
+    unknown = points.compress(classes == UNKNOWN)
+    if len(unknown):
+        _learn(unknown)
+        classes = table.take(points, mode="clip")
+    return points, classes
 
 
 def _edges(classes: U8) -> tuple[I64, I64]:
@@ -262,10 +267,19 @@ def _powers(count: int) -> tuple[U64, U64]:
     global _power_tables  # noqa: PLW0603  a cache that grows; replaced whole, so that threads see either
     if len(_power_tables[0]) < count:
         size = max(1 << 15, 1 << (count - 1).bit_length())
-        powers, inverses = np.full(size, BASE, np.uint64), np.full(size, BASE_INVERSE, np.uint64)
-        powers[0] = inverses[0] = 1
-        _power_tables = (np.multiply.accumulate(powers), np.multiply.accumulate(inverses))
+        _power_tables = (_doubled(BASE, size), _doubled(BASE_INVERSE, size))
     return _power_tables
+
+
+def _doubled(base: int, size: int) -> U64:
+    """Return the powers 0 to size - 1, the second half of a table from its first: an accumulate would be serial."""
+    table = np.empty(size, np.uint64)
+    table[0] = 1
+    known = 1
+    while known < size:
+        np.multiply(table[:known], np.uint64(pow(base, known, 1 << 64)), out=table[known : 2 * known])
+        known *= 2
+    return table
 
 
 @functools.cache  # there are 30 categories
@@ -286,54 +300,53 @@ def _ascii_classes() -> bytes:
 
 @functools.cache
 def _tables() -> tuple[U8, npt.NDArray[np.uint32]]:
-    """Return the class of each code point of planes 0 and 1, and what NFKC and lower case make of it."""
-    every = np.arange(TABLE_END, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    classes = np.zeros(TABLE_END, np.uint8)
-    fold = np.arange(TABLE_END, dtype=np.uint32)
+    """Return the class of each code point of planes 0 and 1, and what NFKC and lower case make of it.
+
+    All but the large blocks is UNKNOWN until a text has it: few texts use more than a handful of pages of Unicode.
+    """
+    classes = np.full(TABLE_END, UNKNOWN, np.uint8)
     for first, last, kind in BLOCKS:
         classes[first : last + 1] = kind
-    for start, end in _between_blocks():
-        classes[start:end] = [_class_of(category) for category in map(unicodedata.category, every[start:end])]
-        fold[start:end] = _lower(every[start:end])
-    for first, last in SPACELESS:
-        block = classes[first : last + 1]
-        block[block & WORD != 0] |= SINGLE
-    for first, last in HIDDEN_RANGES:
-        classes[first : last + 1] = HIDDEN
-    classes[ord("\n")] = NEWLINE
-    _normalise(every, classes, fold)
-    return classes, fold
+    classes[-1] = 0  # what lies above is clipped to this one, which is no character
+    return classes, np.arange(TABLE_END, dtype=np.uint32)
 
 
-def _lower(text: str) -> npt.NDArray[np.uint32]:
-    # İ alone has a lower case of two code points, ς one that depends on its place in the word.
-    lower = text.replace("İ", "i").lower().replace("ς", "σ")
-    return np.frombuffer(lower.encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint32)
+def _learn(points: I64) -> None:
+    """Fill in the rows of 256 code points that these stand in."""
+    classes, fold = _tables()
+    for row in np.unique(points >> 8).tolist():
+        for point in range(row << 8, (row + 1) << 8):
+            if classes[point] == UNKNOWN:
+                classes[point], fold[point] = _describe(chr(point))
 
 
-def _normalise(every: str, classes: U8, fold: npt.NDArray[np.uint32]) -> None:
-    """Work NFKC into the tables where it makes one code point of one, and flag where it does not.
+def _describe(c: str) -> tuple[int, int]:
+    """Return the class of a code point, and the one it is folded to.
 
-    A code point that only ever becomes blanks and punctuation needs no flag: all of them separate words alike. Marks
-    and the vowels and finals of Hangul are flagged, as they may compose with what stands before them.
+    NFKC is worked in where it makes one code point of one, and flagged where it does not. What only ever becomes blanks
+    and punctuation needs no flag: all of them separate words alike. Marks and the vowels and finals of Hangul are
+    flagged, as they may compose with what stands before them.
     """
-    asked = [point for start, end in _between_blocks() for point in range(start, end)]
-    for point in [i for i in asked if unicodedata.decomposition(every[i])]:
-        became = unicodedata.normalize("NFKC", every[point])
-        known = all(ord(c) < TABLE_END for c in became)
-        if became == every[point] or (known and not classes[point] and not any(classes[ord(c)] for c in became)):
-            continue
-        if known and len(became) == 1 and unicodedata.category(became)[0] != "M":
-            classes[point], fold[point] = classes[ord(became)], _lower(became)[0]
-        else:
-            classes[point] |= COMPOSED
-    marks = [i for i in asked if unicodedata.category(every[i])[0] == "M"]
-    classes[[*marks, *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]] |= COMPOSED
+    became = unicodedata.normalize("NFKC", c)
+    if became != c and not _class(c) and not any(map(_class, became)):
+        return 0, ord(c)
+    single = became if len(became) == 1 else c
+    composed = len(became) != 1 or ord(single) >= TABLE_END or unicodedata.category(single)[0] == "M"
+    composed = composed or 0x1161 <= ord(c) <= 0x1175 or 0x11A8 <= ord(c) <= 0x11C2
+    # İ alone has a lower case of two code points, ς one that depends on its place in the word.
+    lower = single.replace("İ", "i").lower().replace("ς", "σ")
+    return _class(single) | (COMPOSED if composed else 0), ord(lower)
 
 
-def _between_blocks() -> Iterator[tuple[int, int]]:
-    """Yield what is left of planes 0 and 1 between the large blocks."""
-    at = 0
-    for first, last, _ in BLOCKS:
-        yield at, first
-        at = last + 1
+def _class(c: str) -> int:
+    if c == "\n":
+        return NEWLINE
+    point = ord(c)
+    if any(first <= point <= last for first, last in HIDDEN_RANGES):
+        return HIDDEN
+    kind = next((kind for first, last, kind in BLOCKS if first <= point <= last), None)
+    if kind is None:
+        kind = _class_of(unicodedata.category(c))
+        if kind & WORD and any(first <= point <= last for first, last in SPACELESS):
+            kind |= SINGLE
+    return kind
