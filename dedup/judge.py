@@ -64,6 +64,9 @@ class Judge:
         """
         earlier = self._matches_within(documents)
         known = await self._kept_matches(documents)
+        again = [d for d, found in zip(documents, known, strict=True) if isinstance(found, Novel)]
+        if again:
+            await keep(again)  # committed before a crash, which may have cost their bytes
         outcomes: dict[int, Outcome] = {}
         while len(outcomes) < len(documents):
             contenders: list[int] = []
@@ -171,13 +174,13 @@ class _Contest:
     async def enter(self, documents: Sequence[Document]) -> None:
         """REGISTER and INSERT."""
         registered = await self._index.register(documents)
+        entering: list[Document] = []
         for document, claim in zip(documents, registered, strict=True):
-            if isinstance(claim, Stored):  # kept by this very page before a crash
-                self.outcomes[document.id] = Novel()
-                self.open.pop(document.id, None)
+            if isinstance(claim, Stored):  # kept by this very page before a crash: it wins and is written again
+                self.open[document.id], self._rivals[document.id] = Claim(document, 0, 0), set()
             else:
                 self.open[document.id] = claim
-        entering = [d for d in documents if d.id in self.open]
+                entering.append(document)
         for document, found in zip(entering, await self._index.insert(entering), strict=True):
             self._rivals[document.id] = found - self._ours
 
