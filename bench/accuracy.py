@@ -42,6 +42,7 @@ from dedup.settings import Settings
 from dedup.text import shingles, tokenize
 
 HOSTS = ("a.example", "b.example")  # read in this order
+HTML = (".html", ".htm")
 WIDTH = 5
 ALIKE, UNLIKE = 0.9, 0.5
 FOUND, DROPPED = 0.98, 0.005  # the targets
@@ -53,6 +54,7 @@ class Case(msgspec.Struct, frozen=True):
     url: str
     jaccard: float
     to: str  # the twin, or the kept page most like it
+    to_verdict: str  # 'novel', or what that one is a copy of: representatives are kept pages only
     verdict: str
     of: str | None
     rule: str | None
@@ -81,13 +83,13 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def lay_out(source: Path, to: Path) -> int:
-    """Put the HTML files below a folder or in a tar archive under `to`, without the folders that all share."""
+    """Put the HTML files of a folder or tar archive under `to`, without the folders that all share."""
     with tempfile.TemporaryDirectory() as scratch:
         root = source
         if source.is_file():
             root = Path(scratch)
             _unpack(source, root)
-        files = [file for file in sorted(root.rglob("*.htm*")) if file.is_file()]
+        files = [file for file in sorted(root.rglob("*")) if file.suffix in HTML and file.is_file()]
         if not files:
             sys.exit(f"{source}: no HTML files in it")
         common = os.path.commonpath([file.parent for file in files])
@@ -101,7 +103,7 @@ def lay_out(source: Path, to: Path) -> int:
 def _unpack(archive: Path, to: Path) -> None:
     with tarfile.open(archive) as tar:
         for member in tar:
-            body = tar.extractfile(member) if member.isfile() and ".htm" in member.name else None
+            body = tar.extractfile(member) if member.isfile() and member.name.endswith(HTML) else None
             target = (to / member.name).resolve()
             if body is not None and target.is_relative_to(to.resolve()):
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +112,17 @@ def _unpack(archive: Path, to: Path) -> None:
 
 def replay(web: Path, out: Path, *options: str) -> dict[str, Any]:
     """Run the real `winnow replay` and return its summary."""
-    command = [sys.executable, "-m", "crawler.cli", "replay", str(web), "--out", str(out), "--quiet", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "crawler.cli",
+        "replay",
+        str(web),
+        "--out",
+        str(out),
+        "--quiet",
+        *options,
+    ]
     subprocess.run(command, check=True)
     summary: dict[str, Any] = json.loads((out / "summary.json").read_bytes())
     return summary
@@ -150,7 +162,9 @@ def stripped_words(pages: dict[str, Tokens], settings: Settings) -> dict[str, tu
         for url in waiting.pop(site, []):
             tokens = pages[url]
             lines = np.unique(tokens.lines)
-            known = SiteLines(seen[site], lines, np.array([counts[site][x] for x in lines.tolist()], np.int64))
+            known = SiteLines(
+                seen[site], lines, np.array([counts[site][x] for x in lines.tolist()], np.int64)
+            )
             kept = surviving(tokens, known, share=census.share, min_pages=census.min_pages)
             content = strip(tokens, kept)
             out[url] = content.words, content.stripped
@@ -245,7 +259,7 @@ def figures(name: str, log: Sequence[Verdict], words: dict[str, U64]) -> Figures
         if share >= ALIKE:
             alike += 1
             if line.verdict != "duplicate" or line.cluster != twin.cluster:
-                missed.append(_case(line, share, twin.url))
+                missed.append(_case(line, share, twin))
 
     unlike = 0
     dropped: list[Case] = []
@@ -254,12 +268,14 @@ def figures(name: str, log: Sequence[Verdict], words: dict[str, U64]) -> Figures
         if share < UNLIKE and len(set_of[line.url]):
             unlike += 1
             if line.verdict == "duplicate":
-                dropped.append(_case(line, share, log[which].url if which >= 0 else ""))
+                dropped.append(_case(line, share, log[which] if which >= 0 else None))
     return Figures(name, alike, missed, unlike, dropped)
 
 
-def _case(line: Verdict, share: float, to: str) -> Case:
-    return Case(line.url, round(share, 3), to, line.verdict, line.of, line.rule, line.words)
+def _case(line: Verdict, share: float, to: Verdict | None) -> Case:
+    what = "" if to is None else f"{to.verdict} of {to.of}" if to.of else to.verdict
+    url = "" if to is None else to.url
+    return Case(line.url, round(share, 3), url, what, line.verdict, line.of, line.rule, line.words)
 
 
 def measure(old: Path, new: Path) -> dict[str, Any]:
@@ -302,7 +318,12 @@ def show(found: dict[str, Any]) -> None:
         print(f"{f.text:<9} {f.alike:>14,} {f.alike - len(f.missed):>6,} {f.found:>8.2%} |", end="")
         print(f" {f.unlike:>13,} {len(f.dropped):>8,} {f.lost:>8.2%}", end="")
         print("  " + ("ok" if f.found >= FOUND and f.lost <= DROPPED else "MISSES THE TARGET"))
-    print(f"{'target':<9} {'':>14} {'':>6} {f'>= {FOUND:.0%}':>8} | {'':>13} {'':>8} {f'<= {DROPPED:.1%}':>8}")
+    print(
+        f"{'target':<9} {'':>14} {'':>6} {f'>= {FOUND:.0%}':>8} | {'':>13} {'':>8} {f'<= {DROPPED:.1%}':>8}"
+    )
+    for f in every:
+        if chained := sum(c.to_verdict != "novel" for c in f.missed):
+            print(f"{f.text}: the twins of {chained} of {len(f.missed)} missed are copies of another page")
     for f in every:
         _list(f"missed ({f.text} text)", f.missed)
         _list(f"dropped though unlike ({f.text} text)", f.dropped)
@@ -312,12 +333,14 @@ def _list(title: str, cases: Sequence[Case]) -> None:
     if cases:
         print(f"\n{title}:")
     for c in cases:
-        print(f"  J {c.jaccard:.3f}  {c.words or 0:>5} words  {c.url}  (truth: {c.to or 'nothing alike'})")
-        print(f"           {c.verdict}{f' of {c.of}' if c.of else ''}: {c.rule}")
+        print(f"  {c.url}, {c.words or 0} words: {c.verdict}{f' of {c.of}' if c.of else ''}, {c.rule}")
+        print(f"    J {c.jaccard:.3f} to {c.to or 'anything kept'}{f', {c.to_verdict}' if c.to else ''}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Verdicts against exact similarity, on two versions of a site.")
+    parser = argparse.ArgumentParser(
+        description="Verdicts against exact similarity, on two versions of a site."
+    )
     parser.add_argument("old", type=Path, help="folder or tar archive with HTML files")
     parser.add_argument("new", type=Path, help="a later version of the same site")
     parser.add_argument("--json", action="store_true", help="print the figures and all cases as JSON")
