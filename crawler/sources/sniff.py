@@ -133,13 +133,13 @@ class _Prefixed(io.RawIOBase):
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
-        self._rest = rest
+        self._read = getattr(rest, "read1", rest.read)  # what has come by now, not a full buffer
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, into: memoryview, /) -> int:  # type: ignore[override]
-        block = self._head[: len(into)] if self._head else self._rest.read(len(into))
+        block = self._head[: len(into)] if self._head else self._read(len(into))
         self._head = self._head[len(block) :]
         into[: len(block)] = block
         return len(block)
