@@ -47,7 +47,9 @@ async def replay(
             print(f"winnow: {out} was begun with {home.run.workers} workers: going on with as many", file=sys.stderr)
         size = sum(size or 0 for _, size in names) or None
         state = "finished"
-        if not home.finished:
+        if home.finished:
+            print(f"winnow: the replay in {out} is finished: nothing left to do", file=sys.stderr)
+        else:
             with display(size, quiet=quiet) as shown:
                 state = await _run(home, list(paths), settings, shown)
         return _conclude(home, state, damaged_paths=bool(problems), quiet=quiet, as_json=as_json)
@@ -59,6 +61,7 @@ async def _run(home: RunDir, paths: list[str], settings: Settings, shown: Displa
     if home.resumed and any(home.checkpoints()):
         done = total([c.counters for c in home.checkpoints() if c is not None]).pages
         shown.say(f"resuming {home.folder}: {done:,} pages are done")
+    signals = Signals(shown.say)
     async with contextlib.AsyncExitStack() as stack:
         url, server = settings.store.url, None
         if not url:
@@ -69,7 +72,7 @@ async def _run(home: RunDir, paths: list[str], settings: Settings, shown: Displa
             url = server.url
         jobs = [_job(home.run, home.folder, paths, k, url, settings) for k in range(home.run.workers)]
         crew: InProcess | Processes = InProcess(jobs[0]) if len(jobs) == 1 else Processes(jobs, shown.say)
-        _on_signals(crew.stop, crew.kill, server, shown)
+        signals.attach(crew, server)
         showing = asyncio.create_task(_show(crew.report, shown))
         try:
             return await crew.run()
@@ -80,27 +83,6 @@ async def _run(home: RunDir, paths: list[str], settings: Settings, shown: Displa
 
 def _job(run: Run, folder: Path, paths: list[str], share: int, url: str, settings: Settings) -> Job:
     return Job(str(folder), run.id, run.begun, paths, share, run.workers, url, settings)
-
-
-def _on_signals(
-    stop: Callable[[], None], kill: Callable[[], None], server: EmbeddedServer | None, shown: Display
-) -> None:
-    loop = asyncio.get_running_loop()
-    asked = False
-
-    def on_signal() -> None:
-        nonlocal asked
-        if asked:
-            kill()
-            if server is not None:
-                server.terminate()
-            os._exit(FORCED)
-        asked = True
-        shown.say("stopping when the pages under way are done; once more stops at once")
-        stop()
-
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, on_signal)
 
 
 async def _show(report: Callable[[], tuple[Counters, int]], shown: Display) -> None:
@@ -222,6 +204,41 @@ class Processes:
                 end = report if report.state != "running" else None
         await child.wait()
         return end
+
+
+class Signals:
+    """Ctrl-C and SIGTERM: the first one drains, the second one stops at once.
+
+    Plain handlers, not the event loop's: they also run while the loop waits for a pipe to be filled.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+        self._crew: InProcess | Processes | None = None
+        self._server: EmbeddedServer | None = None
+        self._asked = False
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, self._on_signal)
+
+    def attach(self, crew: InProcess | Processes, server: EmbeddedServer | None) -> None:
+        """Name whom the signals are for; one that came earlier counts."""
+        self._crew, self._server = crew, server
+        if self._asked:
+            crew.stop()
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if self._asked:
+            if self._crew is not None:
+                self._crew.kill()
+            if self._server is not None:
+                self._server.terminate()
+            os._exit(FORCED)
+        self._asked = True
+        if self._crew is not None:
+            self._crew.stop()
+        message = "stopping when the pages under way are done; once more stops at once"
+        self._loop.call_soon_threadsafe(self._say, message)
 
 
 class _Relayed(WinnowError):

@@ -75,6 +75,9 @@ class Worker:
     def stop(self) -> None:
         """Let the batch under way end, then stop."""
         self.stopping = True
+        if "-" in self._job.paths:
+            # a read that waits for standard input is tried again once the signal was handled: let it end
+            os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
 
     def report(self) -> Report:
         return Report(self._checkpoint.counters, self._read)
@@ -146,6 +149,8 @@ class Worker:
                 self._read = base + min(source.size or bodies, item.place.offset or bodies)
                 if ledger.start((number, item.place.ordinal)):
                     yield (number, item.place.ordinal), item
+            if self.stopping:
+                return
             base += source.size or 0
             self._read = base
             ledger.end_of_input(number)
