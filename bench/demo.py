@@ -168,7 +168,7 @@ class Demo:
         return copy
 
     def _pick(self, clusters: Sequence[Cluster], kinds: Sequence[str]) -> Cluster | None:
-        """Return the smallest cluster with pages of these kinds; of edited copies, one that sketches found."""
+        """Return the smallest cluster with pages of these kinds; of edited copies, one found by sketches."""
 
         def fits(cluster: Cluster) -> bool:
             pages = (cluster.representative, *(member.url for member in cluster.members))
