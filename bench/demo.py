@@ -88,6 +88,11 @@ def check(labels: Iterable[Truth], log: Iterable[Verdict]) -> Check:
     return Check(planted, found, exact_missed, len(groups), lost, wrong)
 
 
+def read_truth(file: Path) -> list[Truth]:
+    """Return the labels of all pages."""
+    return [msgspec.json.decode(line, type=Truth) for line in file.read_bytes().splitlines()]
+
+
 class Demo:
     """One run of the demo, told step by step."""
 
@@ -101,10 +106,7 @@ class Demo:
     def tell(self) -> Check:
         self._generate()
         self._replay()
-        self._labels = {
-            label.url: label
-            for label in map(msgspec.json.Decoder(Truth).decode, self.truth.read_bytes().splitlines())
-        }
+        self._labels = {label.url: label for label in read_truth(self.truth)}
         log = verdicts(self.run)
         decode = msgspec.json.Decoder(Cluster).decode
         clusters = [decode(line) for line in (self.run / "clusters.jsonl").read_bytes().splitlines()]
@@ -128,9 +130,9 @@ class Demo:
         self._head("A small web")
         count = write(self.web, self.truth, seed=1)
         kinds: Counter[str] = Counter()
-        for line in self.truth.read_bytes().splitlines():
-            kind = msgspec.json.decode(line, type=Truth).kind
-            kinds["edited" if kind in EDITED else kind if kind in KINDS else "debris"] += 1
+        for label in read_truth(self.truth):
+            kind = "edited" if label.kind in EDITED else label.kind
+            kinds[kind if kind in KINDS else "debris"] += 1
         hosts = len(list(self.web.iterdir()))
         names = ", ".join({"en": "English", "ru": "Russian", "zh": "Chinese"}[s.language.code] for s in SITES)
         self._say(

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -37,7 +38,7 @@ class Peak(msgspec.Struct, frozen=True):
 
     worker: float
     server: float
-    summary: dict[str, object]
+    summary: dict[str, Any]
 
 
 def write_archive(file: Path, pages: int, seed: int = 1) -> int:
@@ -115,7 +116,12 @@ def main() -> None:
         print(f", written in {time.monotonic() - began:.0f} s", flush=True)
         found = peak(archive, Path(scratch) / "run")
     summary = found.summary
-    print(f"replayed in {summary['seconds']} s, {summary['pages_per_second']} pages/s: {summary['verdicts']}")
+    counts = ", ".join(f"{count:,} {name}" for name, count in summary["verdicts"].items() if count)
+    print(
+        f"{summary['bytes'] / summary['pages'] / 1000:.1f} KB a page; replayed in {summary['seconds']:.0f} s",
+        end="",
+    )
+    print(f", {summary['pages_per_second']:.0f} pages/s: {counts}")
     print(f"peak of the worker {found.worker:.0f} MB (target: under {TARGET:.0f}): ", end="")
     print("ok" if found.worker < TARGET else "MISSED", end="")
     print(f"; of the embedded server {found.server:.0f} MB")

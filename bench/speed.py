@@ -90,14 +90,13 @@ def show(speed: Speed) -> None:
     for number, (bare, worker, keeping) in enumerate(rows, 1):
         print(f"{number:>6} {bare:>9.3f} {worker:>9.3f} {worker / bare:>6.2f}", end="")
         print(f" | {keeping:>9.3f} {keeping / bare:>6.2f}")
+    middle = [statistics.median(column) for column in (speed.floor, speed.worker, speed.keeping)]
     keeping_ratio = statistics.median(k / f for k, f in zip(speed.keeping, speed.floor, strict=True))
-    rate = speed.pages / statistics.median(speed.worker)
-    print(
-        f"{'median':>6} {statistics.median(speed.floor):>9.3f} {statistics.median(speed.worker):>9.3f}",
-        end="",
-    )
-    print(f" {speed.ratio:>6.2f} | {statistics.median(speed.keeping):>9.3f} {keeping_ratio:>6.2f}", end="")
-    print(f"   ratio from {min(speed.ratios):.2f} to {max(speed.ratios):.2f}, {rate:,.0f} pages/s")
+    print(f"{'median':>6} {middle[0]:>9.3f} {middle[1]:>9.3f} {speed.ratio:>6.2f}", end="")
+    print(f" | {middle[2]:>9.3f} {keeping_ratio:>6.2f}")
+    fastest = min(speed.worker) / min(speed.floor)  # the least disturbed round of each
+    print(f"ratio {speed.ratio:.2f}, from {min(speed.ratios):.2f} to {max(speed.ratios):.2f}", end="")
+    print(f", of the fastest rounds {fastest:.2f}; {speed.pages / middle[1]:,.0f} pages/s")
 
 
 def main() -> None:
