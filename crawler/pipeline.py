@@ -34,6 +34,8 @@ from dedup.verdicts import failed, judged, thin
 
 Numbered = tuple[Position, Item]
 
+_AT_ONCE = 4  # pages between two looks at the event loop: a few milliseconds
+
 
 class Entry(msgspec.Struct, frozen=True):
     """A page that is ready for its verdict: either it has one already, or a document to be settled."""
@@ -85,12 +87,13 @@ class Pipeline:
         for batch in self._batches(items):
             entries: list[Entry] = []
             readings: list[Reading] = []
-            for position, item in batch:
+            for number, (position, item) in enumerate(batch):
                 if isinstance(item, Unread):
                     entries.append(Entry(position, failed(item), item.damaged))
                 else:
                     readings.append(self.read(position, item))
-                await asyncio.sleep(0)  # the other half may have an answer waiting
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)  # the other half may have an answer waiting
             stripped = await self._warm_up.admit(readings)
             await ready.put(sorted(entries + await self._sketch(stripped), key=lambda e: e.position))
         if not stopped():
@@ -119,9 +122,10 @@ class Pipeline:
 
     async def _sketch(self, stripped: Sequence[Stripped]) -> list[Entry]:
         entries: list[Entry] = []
-        for reading, content in stripped:
+        for number, (reading, content) in enumerate(stripped):
             entries.append(self._entry(reading, content))
-            await asyncio.sleep(0)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
         return entries
 
     def _entry(self, reading: Reading, content: Content) -> Entry:

@@ -9,8 +9,6 @@ pages.
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 import msgspec
 import numpy as np
 
@@ -31,10 +29,11 @@ def site_of(url: str) -> str:
     >>> site_of("http://Example.org:8080/a"), site_of("file:///home/me/page.html")
     ('example.org:8080', 'file:/home/me')
     """
-    parts = urlsplit(url)
-    if parts.netloc:
-        return parts.netloc.rpartition("@")[2].lower()
-    return f"{parts.scheme}:{parts.path.rpartition('/')[0]}"
+    scheme, _, rest = url.partition("://")
+    host, _, _ = rest.partition("/")
+    if host:
+        return host.partition("?")[0].partition("#")[0].rpartition("@")[2].lower()
+    return f"{scheme}:{rest.rpartition('/')[0]}"
 
 
 def surviving(tokens: Tokens, site: SiteLines, *, share: float, min_pages: int) -> Bools:

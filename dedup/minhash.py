@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dedup.model import U64
-from dedup.text import finalise
+from dedup.text import distinct, finalise
 
 ROUND_BITS = 12
 ROUNDS = 1 << ROUND_BITS  # at most
@@ -40,7 +40,9 @@ _MIX_1, _MIX_2 = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)
 
 
 def signature(shingles: U64, slots: int = 256, seed: int = 1) -> U64:
-    """Return the value of each slot, mixed over all 64 bits; empty for no shingles.
+    """Return the value of each slot: uniform in its low bits, the round and the slot in the high ones.
+
+    Empty for no shingles.
 
     >>> a, b = (np.arange(n, dtype=np.uint64) for n in (900, 1000))
     >>> float(np.mean(signature(a) == signature(b)))  # the true Jaccard is 0.9
@@ -57,8 +59,8 @@ def signature(shingles: U64, slots: int = 256, seed: int = 1) -> U64:
             1
         )  # 0, nothing, counts as most
     if not best.all():
-        _fill(best, np.unique(shingles), slots, seed, _rounds(len(shingles), slots))
-    return finalise(best)
+        _fill(best, distinct(shingles), slots, seed, _rounds(len(shingles), slots))
+    return best
 
 
 def _rounds(count: int, slots: int) -> int:
@@ -118,6 +120,11 @@ def _slot_starts(slots: int) -> U64:
 
 
 @functools.cache
+def _band_numbers(bands: int) -> U64:
+    return np.arange(1, bands + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
+
+
+@functools.cache
 def _row_powers(rows: int) -> U64:
     return np.array([pow(_GOLDEN, i + 1, 1 << 64) for i in range(rows)], np.uint64)
 
@@ -130,9 +137,10 @@ def bands(sig: U64, bands: int, rows: int) -> U64:
     """
     if bands * rows > len(sig):
         raise ValueError(f"{bands} bands of {rows} rows need {bands * rows} slots; there are {len(sig)}")
+    # Slots are uniform, so that a sum of odd multiples of them is, too: there is nothing left to mix.
     out: U64 = sig[: bands * rows].reshape(bands, rows) @ _row_powers(rows)
-    out += np.arange(1, bands + 1, dtype=np.uint64)
-    return finalise(out)
+    out += _band_numbers(bands)
+    return out
 
 
 def pack(sig: U64, bits: int) -> bytes:
@@ -143,9 +151,12 @@ def pack(sig: U64, bits: int) -> bytes:
     """
     _check_bits(bits)
     per_byte = 8 // bits
-    low = (sig & np.uint64((1 << bits) - 1)).astype(np.uint8).reshape(-1, per_byte)
-    low <<= np.arange(0, 8, bits, dtype=np.uint8)
-    return bytes(np.bitwise_or.reduce(low, axis=1))
+    low = sig.astype(np.uint8)
+    low &= np.uint8((1 << bits) - 1)
+    packed = low[0::per_byte]
+    for i in range(1, per_byte):
+        packed = packed | low[i::per_byte] << np.uint8(bits * i)
+    return packed.tobytes()
 
 
 def jaccard(a: bytes, b: bytes, bits: int) -> float:

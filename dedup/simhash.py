@@ -63,10 +63,12 @@ def simhash64(hashes: U64) -> int:
     >>> hex(simhash64(np.array([0xF0, 0xF0, 0x0F], np.uint64)))
     '0xf0'
     """
-    ones = np.zeros(64, np.int64)
-    for at in range(0, len(hashes), _PIECE):
+    if not len(hashes):
+        return 0
+    ones = _count_ones(hashes[:_PIECE])
+    for at in range(_PIECE, len(hashes), _PIECE):
         ones += _count_ones(hashes[at : at + _PIECE])
-    return fingerprint(2 * ones - len(hashes))
+    return fingerprint(ones * 2 > len(hashes))
 
 
 def _count_ones(hashes: U64) -> I64:

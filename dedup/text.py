@@ -104,14 +104,18 @@ def polynomial(words: U64) -> int:
     total = 0
     for at in range(0, len(words), PIECE):
         part = words[at : at + PIECE]
-        # the length sets a text apart from one that starts with words of hash 0
-        total = (total * pow(BASE, len(part), 1 << 64) + int((part * _powers(len(part))[0][: len(part)]).sum())) % 2**64
-    return int(finalise(np.array([(total + len(words)) % 2**64], np.uint64))[0])
+        total = total * pow(BASE, len(part), 1 << 64) + int(np.dot(part, _powers(len(part))[0][: len(part)]))
+    # the length sets a text apart from one that starts with words of hash 0
+    total = (total + len(words)) % 2**64
+    total = (total ^ total >> 33) * int(_MIX_1) % 2**64
+    return total ^ total >> 33
 
 
 def distinct(hashes: U64) -> U64:
     """Return the hashes as a set: sorted, each once."""
-    return np.unique(hashes)
+    ordered = np.sort(hashes)
+    # np.unique would do, but its first call imports numpy.ma: a tenth of a second
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]]
 
 
 def surviving_text(text: str, content_row: I64, kept: Bools) -> str:
@@ -150,15 +154,15 @@ def _tokenize_piece(text: str) -> _Piece:
     words *= inverses[starts]
     finalise(words)
 
-    newlines = np.flatnonzero(classes == NEWLINE)
+    newlines = (classes == NEWLINE).nonzero()[0]
     bounds = np.zeros(len(newlines) + 2, np.int64)  # words before each line, and in all
     bounds[1:-1] = np.searchsorted(starts, newlines)
     bounds[-1] = len(words)
-    row = np.flatnonzero(bounds[1:] > bounds[:-1])
+    row = (bounds[1:] > bounds[:-1]).nonzero()[0]
     first = bounds[row]
 
     folded = words * powers[: len(words)]
-    digits = np.flatnonzero((classes & DIGIT).astype(np.bool_))
+    digits = (classes & DIGIT).nonzero()[0]
     if len(digits):
         numbers = np.searchsorted(starts, digits) - 1
         folded[numbers] = powers[numbers] * NUMBER
@@ -169,10 +173,18 @@ def _tokenize_piece(text: str) -> _Piece:
 
 def _code_points(text: str) -> tuple[npt.NDArray[np.unsignedinteger], U8]:
     """Return the folded code points and their classes; a blank on either side gives every word two edges."""
-    if text.isascii():
-        data = b" %b " % text.encode("ascii")
-        classes = np.frombuffer(data.translate(_ascii_classes()), np.uint8)
-        return np.frombuffer(data.lower(), np.uint8), classes
+    try:
+        latin = b" %b " % text.encode("latin-1")
+    except UnicodeEncodeError:
+        return _wide_points(text)
+    kinds, lower = _latin_tables()
+    classes = np.frombuffer(latin.translate(kinds), np.uint8)
+    if not text.isascii() and (classes & (HIDDEN | COMPOSED)).any():
+        return _wide_points(text)
+    return np.frombuffer(latin.translate(lower), np.uint8), classes
+
+
+def _wide_points(text: str) -> tuple[npt.NDArray[np.unsignedinteger], U8]:
     points, classes = _classified(text)
     if (classes & COMPOSED).any() or points.max() >= TABLE_END:
         # rare: NFKC takes ten times as long as all the rest
@@ -206,7 +218,7 @@ def _edges(classes: U8) -> tuple[I64, I64]:
     inside = (classes & WORD).view(np.bool_)
     before, after = inside[:-1], inside[1:]
     if not (classes & SINGLE).max():
-        edges = np.flatnonzero(before != after)
+        edges = (before != after).nonzero()[0]
         return edges[0::2], edges[1::2]
     single = (classes & SINGLE).astype(np.bool_)
     cut = single[:-1] | single[1:]
@@ -292,10 +304,11 @@ def _class_of(category: str) -> int:
 
 
 @functools.cache
-def _ascii_classes() -> bytes:
-    classes = bytearray(_class_of(unicodedata.category(chr(i))) for i in range(128))
-    classes[ord("\n")] = NEWLINE
-    return bytes(classes) + bytes(128)
+def _latin_tables() -> tuple[bytes, bytes]:
+    """Return classes and folded values of Latin-1, for bytes.translate; what folds to elsewhere counts as composed."""
+    described = [_describe(chr(point)) for point in range(256)]
+    kinds = bytes(kind if value < 256 else COMPOSED for kind, value in described)
+    return kinds, bytes(value if value < 256 else 0 for _, value in described)
 
 
 @functools.cache
@@ -312,10 +325,10 @@ def _tables() -> tuple[U8, npt.NDArray[np.uint32]]:
 
 
 def _learn(points: I64) -> None:
-    """Fill in the rows of 256 code points that these stand in."""
+    """Fill in the rows of 64 code points that these stand in."""
     classes, fold = _tables()
-    for row in np.unique(points >> 8).tolist():
-        for point in range(row << 8, (row + 1) << 8):
+    for row in set((points >> 6).tolist()):
+        for point in range(row << 6, (row + 1) << 6):
             if classes[point] == UNKNOWN:
                 classes[point], fold[point] = _describe(chr(point))
 

@@ -119,7 +119,7 @@ def _item(entry: Entry, job: Job, ordinal: int) -> Item:
             job = msgspec.structs.replace(job, time=int(found.st_mtime))
             if found.st_size > job.limits.max_body:
                 return Unread(job.url, place, "too large", time=job.time)
-            return page_of(file, job, ordinal)
+            return page_of(file, job, ordinal, found.st_size)
     except OSError as error:
         return Unread(job.url, place, f"cannot be read: {error.strerror or error}", damaged=True)
 

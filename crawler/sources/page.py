@@ -20,14 +20,14 @@ def read_page(stream: BinaryIO, job: Job) -> Iterator[Item]:
         yield page_of(stream, job, 0)
 
 
-def page_of(stream: BinaryIO, job: Job, ordinal: int) -> Item:
-    """Return the stream as a page; never more than the cap is read."""
+def page_of(stream: BinaryIO, job: Job, ordinal: int, size: int | None = None) -> Item:
+    """Return the stream as a page; never more than the cap is read. A size known beforehand saves room for the cap."""
     place = job.place(ordinal)
     head, stream = peeked(stream, len(GZIP))
     if head == GZIP:
-        stream = cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+        stream, size = cast(BinaryIO, gzip.GzipFile(fileobj=stream)), None
     try:
-        body = stream.read(job.limits.max_body + 1)
+        body = stream.read((job.limits.max_body if size is None else size) + 1)
     except (EOFError, zlib.error, OSError) as error:
         strange = isinstance(error, OSError) and error.errno
         reason = f"cannot be read: {error}" if strange else "damaged: the gzip stream is corrupt"

@@ -63,5 +63,5 @@ def grouped(rows: Sequence[U64], ids: Sequence[bytes] | None = None) -> list[tup
     edges = np.searchsorted(group, np.arange(GROUPS + 1))
     return [
         (g, packed[edges[g] * width : edges[g + 1] * width], owner[edges[g] : edges[g + 1]])
-        for g in np.unique(group).tolist()
+        for g in (edges[1:] > edges[:-1]).nonzero()[0].tolist()
     ]

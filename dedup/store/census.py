@@ -88,9 +88,9 @@ def _standing(pages: Sequence[Sighting], fresh: Sequence[Sighting]) -> tuple[U64
     lines = every[new_line]
     if not fresh:
         return lines, b""
-    is_fresh = np.isin([page.id for page in pages], [page.id for page in fresh]) if len(fresh) < len(pages) else None
     counted = new_line | np.concatenate([[True], number[1:] != number[:-1]])[: len(every)]
-    if is_fresh is not None:
-        counted &= is_fresh[number]
+    if len(fresh) < len(pages):
+        ids = {page.id for page in fresh}
+        counted &= np.array([page.id in ids for page in pages])[number]
     standing = np.bincount(np.cumsum(new_line)[counted] - 1, minlength=len(lines))
     return lines, standing.astype("<u2").tobytes()

@@ -16,6 +16,7 @@ from importlib import resources
 from types import TracebackType
 from typing import Any, Self
 
+import hiredis
 import redis.asyncio as redis
 from redis import exceptions as refused
 from redis.asyncio.cluster import RedisCluster
@@ -58,9 +59,7 @@ class Store:
             client: Any = (
                 RedisCluster.from_url(url.replace("+cluster", "", 1), **options)
                 if cluster
-                else redis.Redis.from_pool(
-                    redis.BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
-                )
+                else redis.Redis.from_pool(_pool(url, options))
             )
         except ValueError as error:
             raise UsageError(f"{name} is no store URL: {error}; use {_SCHEMES}") from None
@@ -163,6 +162,20 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _pool(url: str, options: dict[str, Any]) -> redis.BlockingConnectionPool:
+    pool = redis.BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
+    # a subclass of whatever the URL asks for: TCP, TLS or a unix socket
+    pool.connection_class = type("PackedConnection", (_Packed, pool.connection_class), {})
+    return pool
+
+
+class _Packed:
+    """Packs commands in C: the client's own loop is quadratic in the arguments, and ours have hundreds."""
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        return [hiredis.pack_command(args)]
 
 
 def mask(url: str) -> str:
