@@ -322,8 +322,11 @@ def show(found: dict[str, Any]) -> None:
         f"{'target':<9} {'':>14} {'':>6} {f'>= {FOUND:.0%}':>8} | {'':>13} {'':>8} {f'<= {DROPPED:.1%}':>8}"
     )
     for f in every:
-        if chained := sum(c.to_verdict != "novel" for c in f.missed):
-            print(f"{f.text}: the twins of {chained} of {len(f.missed)} missed are copies of another page")
+        if f.missed:
+            chained = sum(case.to_verdict != "novel" for case in f.missed)
+            elsewhere = sum(case.verdict == "duplicate" for case in f.missed)
+            print(f"{f.text}: of {len(f.missed)} missed, {elsewhere} are copies in another cluster; ", end="")
+            print(f"the twins of {chained} are copies of another page themselves")
     for f in every:
         _list(f"missed ({f.text} text)", f.missed)
         _list(f"dropped though unlike ({f.text} text)", f.dropped)
