@@ -7,7 +7,7 @@ known, and is not held again. In replay every bound is a count, so the same inpu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -96,13 +96,14 @@ class WarmUp:
         self, ready: Sequence[Reading], sites: dict[str, SiteLines], released: Sequence[Reading]
     ) -> list[Stripped]:
         known = await self._census.frequent([r.sighting for r in released]) if released else {}
-        stripped = [(r, self._content(r, sites)) for r in ready] + [(r, self._content(r, known)) for r in released]
+        stripped = [*self._contents(ready, sites), *self._contents(released, known)]
         return sorted(stripped, key=lambda pair: pair[0].position)
 
-    def _content(self, reading: Reading, sites: dict[str, SiteLines]) -> Content:
+    def _contents(self, readings: Sequence[Reading], sites: dict[str, SiteLines]) -> Iterator[Stripped]:
         s = self._settings
-        site = sites[reading.sighting.site]
-        return strip(reading.tokens, surviving(reading.tokens, site, share=s.share, min_pages=s.min_pages))
+        template = {site: lines.frequent(share=s.share, min_pages=s.min_pages) for site, lines in sites.items()}
+        for reading in readings:
+            yield reading, strip(reading.tokens, surviving(reading.tokens, template[reading.sighting.site]))
 
 
 def _size(reading: Reading) -> int:

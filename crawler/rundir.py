@@ -61,6 +61,11 @@ class RunDir:
                 write_whole(manifest, msgspec.json.encode(run))
             return cls(folder, lock, run, resumed=False)
         run = _read(manifest)
+        if run.store != store and not any(home.glob("worker-*.json")):
+            # nothing was judged yet: a store that could not be reached may be corrected
+            run = msgspec.structs.replace(run, store=store)
+            with explained(manifest):
+                write_whole(manifest, msgspec.json.encode(run))
         _check_same(folder, run, kind=kind, store=store, inputs=inputs)
         return cls(folder, lock, run, resumed=True)
 

@@ -22,6 +22,12 @@ class SiteLines(msgspec.Struct, frozen=True):
     lines: U64  # sorted
     counts: I64  # on how many pages each of them stands
 
+    def frequent(self, *, share: float, min_pages: int) -> U64:
+        """Return the lines that are template, sorted; none before the site has shown enough pages."""
+        if self.pages < min_pages:
+            return self.lines[:0]
+        return self.lines.compress(self.counts > share * self.pages)
+
 
 def site_of(url: str) -> str:
     """Return whose template a page wears: its host, or its folder for a file.
@@ -36,14 +42,11 @@ def site_of(url: str) -> str:
     return f"{scheme}:{rest.rpartition('/')[0]}"
 
 
-def surviving(tokens: Tokens, site: SiteLines, *, share: float, min_pages: int) -> Bools:
-    """Return for each line of a page whether it is content."""
-    if site.pages < min_pages or not len(site.lines):
+def surviving(tokens: Tokens, frequent: U64) -> Bools:
+    """Return for each line of a page whether it is content, given the site's frequent lines."""
+    if not len(frequent):
         return np.ones(len(tokens.lines), np.bool_)
-    frequent = site.lines[site.counts > share * site.pages]
-    at = np.searchsorted(frequent, tokens.lines)
-    at[at == len(frequent)] = 0
-    kept: Bools = frequent[at] != tokens.lines if len(frequent) else np.ones(len(tokens.lines), np.bool_)
+    kept: Bools = frequent.take(np.searchsorted(frequent, tokens.lines), mode="clip") != tokens.lines
     return kept
 
 
@@ -52,4 +55,4 @@ def strip(tokens: Tokens, kept: Bools) -> Content:
     if kept.all():
         return Content(tokens.words, tokens.words, kept, tokens.row)
     sizes = np.diff(tokens.first, append=len(tokens.words))
-    return Content(tokens.words[np.repeat(kept, sizes)], tokens.words, kept, tokens.row)
+    return Content(tokens.words.compress(np.repeat(kept, sizes)), tokens.words, kept, tokens.row)

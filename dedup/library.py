@@ -64,7 +64,7 @@ class Deduplicator:
         census = self._settings.census
         site = (await self._census.observe([sighting]))[sighting.site]
         await self._census.done([sighting])
-        return strip(tokens, surviving(tokens, site, share=census.share, min_pages=census.min_pages))
+        return strip(tokens, surviving(tokens, site.frequent(share=census.share, min_pages=census.min_pages)))
 
 
 @contextlib.asynccontextmanager

@@ -155,4 +155,6 @@ def path_url(path: str) -> str:
 
 
 def _quoted(part: str, also: str) -> str:
+    if part.isascii() and part.replace(".", "").replace("-", "").replace("_", "").isalnum():
+        return part  # as most names are
     return _PERCENT.sub(r"%\1", quote(os.fsencode(part), safe=_SAFE + also))

@@ -85,6 +85,7 @@ class _RunReader:
         if header_end < 0:
             ended = window.fill(_MAX_HEADER) < _MAX_HEADER
             reason = "truncated: in the WARC header" if ended else "damaged: the WARC header has no end"
+            window.pos += 1  # this start is the one that failed
             return self._damage(offset, reason, {})
         headers = parse_headers(bytes(window.buf[window.pos : header_end]))
         window.pos = header_end
@@ -164,8 +165,6 @@ class _RunReader:
     def _damage(self, offset: int, reason: str, headers: dict[bytes, bytes]) -> Damage:
         """Go on to the next record start of this run, or to the run's end."""
         window = self.window
-        if _VERSION.match(window.buf, window.pos) and not headers:
-            window.pos += 1  # this start is the one that failed
         while window.fill(1):
             match = _START.search(window.buf, window.pos)
             if match:

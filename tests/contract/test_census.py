@@ -57,6 +57,6 @@ async def test_a_site_is_bounded_and_its_template_stays(store: Store, namespace:
         seen = (await lines.observe([page(number, text)]))["site"]
     known = (await lines.frequent([page(99, "Menu\nFooter")]))["site"]
     assert (known.pages, known.counts.tolist()) == (60, [60, 60])
-    kept = surviving(tokenize("Menu\nNews of today"), known, share=0.5, min_pages=10)
+    kept = surviving(tokenize("Menu\nNews of today"), known.frequent(share=0.5, min_pages=10))
     assert kept.tolist() == [False, True]
     assert int(np.count_nonzero(seen.counts)) <= 22
