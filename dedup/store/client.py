@@ -61,8 +61,11 @@ class Store:
                 if cluster
                 else redis.Redis.from_pool(_pool(url, options))
             )
-        except ValueError as error:
-            raise UsageError(f"{name} is no store URL: {error}; use {_SCHEMES}") from None
+        except ValueError:  # whose message may quote a part of the password
+            raise UsageError(
+                f"{name} is no store URL: check its port and database; in a password, write / @ : % as "
+                f"%2F %40 %3A %25; use {_SCHEMES}"
+            ) from None
         store = cls(client, name=name, cluster=cluster)
         try:
             await store._check_version()
@@ -184,7 +187,7 @@ def mask(url: str) -> str:
     >>> mask("redis://me:secret@db:6379/0")
     'redis://me:***@db:6379/0'
     """
-    hidden = re.sub(r"(://[^/@]*?:)[^@]*@", r"\1***@", url)
+    hidden = re.sub(r"(://[^/@:]*:).*@", r"\1***@", url)  # up to the last @: a password may hold any character
     return re.sub(r"(?i)(password=)[^&]*", r"\1***", hidden)
 
 
