@@ -148,7 +148,12 @@ def kill(run: Running) -> None:
 
 def verdicts(out: Path) -> list[dict[str, Any]]:
     logs = sorted((out / "verdicts").glob("*.jsonl"))
-    return [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    return [json.loads(line) for log in logs for line in log.read_bytes().splitlines()]
+
+
+def in_order(out: Path) -> list[dict[str, Any]]:
+    """Return the verdicts as the pages stand in the input: those that were held come later in the log."""
+    return sorted(verdicts(out), key=lambda line: (line["source"], line["offset"]))
 
 
 def by_url(out: Path) -> dict[str, dict[str, Any]]:
@@ -162,7 +167,7 @@ def summary(out: Path) -> dict[str, Any]:
 
 
 def clusters(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "clusters.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (out / "clusters.jsonl").read_bytes().splitlines()]
 
 
 class Kept(NamedTuple):
