@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 
 from crawler.sources.folder import file_url
-from dedup.boilerplate import SiteLines, site_of, strip, surviving
+from dedup.boilerplate import site_of
 from dedup.extract import extract
 from dedup.model import I64, U64, Tokens, Verdict
 from dedup.settings import Settings
@@ -161,13 +161,10 @@ def stripped_words(pages: dict[str, Tokens], settings: Settings) -> dict[str, tu
     def judge(site: str) -> None:
         for url in waiting.pop(site, []):
             tokens = pages[url]
-            lines = np.unique(tokens.lines)
-            known = SiteLines(
-                seen[site], lines, np.array([counts[site][x] for x in lines.tolist()], np.int64)
-            )
-            kept = surviving(tokens, known, share=census.share, min_pages=census.min_pages)
-            content = strip(tokens, kept)
-            out[url] = content.words, content.stripped
+            standing = np.array([counts[site][line] for line in tokens.lines.tolist()], np.int64)
+            kept = (standing <= census.share * seen[site]) | (seen[site] < census.min_pages)
+            sizes = np.diff(tokens.first, append=len(tokens.words))
+            out[url] = tokens.words[np.repeat(kept, sizes)], int(np.count_nonzero(~kept))
 
     urls = list(pages)
     for start in range(0, len(urls), batch):
