@@ -10,6 +10,7 @@ so neither counts the start of Python. With kept output on, the ratio is for inf
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -70,6 +71,9 @@ def gather(paths: list[Path], web: Path, low: float, high: float) -> int:
 
 def measure(web: Path, rounds: int) -> Speed:
     """Time floor and worker in turns."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores / 4:
+        print(f"note: the load of this machine is {load:.1f} on {cores} cores; other work raises the ratio")
     sizes = [file.stat().st_size for file in web.rglob("*") if file.suffix in HTML]
     floor(web)  # the files are in the page cache from here on, for both
     floors, workers, keeping = list[float](), list[float](), list[float]()
