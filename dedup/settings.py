@@ -24,6 +24,7 @@ Seconds = NewType("Seconds", float)
 
 _SIZE_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_A_YEAR = 366 * 86400.0
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
@@ -98,11 +99,11 @@ def load(file: Path | None = None, overrides: Iterable[str] = ()) -> Settings:
     table: dict[str, Any] = {}
     if file is not None:
         table = _read(file)
-    origin = str(file) if file is not None else "--set"
-    _check_names(table, origin)
+        _check_names(table, str(file))
+        _convert(table, str(file))  # what is wrong after this is not the file's fault
     for text in overrides:
         _override(table, text)
-    return _convert(table, origin)
+    return _convert(table, "--set")
 
 
 def parse_size(text: str) -> int:
@@ -201,12 +202,13 @@ def _convert(table: dict[str, Any], origin: str) -> Settings:
 
 
 def _check_ranges(settings: Settings, origin: str) -> None:
-    sketch, census = settings.sketch, settings.census
+    sketch, census, store = settings.sketch, settings.census, settings.store
     rules = [
+        (settings.extract.max_body >= 1, "extract.max_body must be at least 1 byte"),
         (0 < census.share <= 1, "census.share must be above 0 and at most 1"),
         (census.min_pages >= 1, "census.min_pages must be at least 1"),
         (census.max_lines >= 100, "census.max_lines must be at least 100"),
-        (census.hold_pages >= 0 and census.hold_window >= 0, "census.hold_* must not be negative"),
+        (min(census.hold_pages, census.hold_window, census.hold_bytes) >= 0, "census.hold_* must not be negative"),
         (0 < sketch.threshold <= 1, "sketch.threshold must be above 0 and at most 1"),
         (0 <= sketch.floor <= 1, "sketch.floor must be between 0 and 1"),
         (0 <= sketch.max_distance <= 3, "sketch.max_distance must be 0 to 3: the tables find no more"),
@@ -216,8 +218,13 @@ def _check_ranges(settings: Settings, origin: str) -> None:
             f"sketch.bands x sketch.rows must be at most {SketchParams().slots}, the slots of a signature",
         ),
         (bool(re.fullmatch(r"[\w.-]{1,64}", settings.index.namespace)), "index.namespace: letters, digits, . _ -"),
-        (settings.index.lease >= 1, "index.lease must be at least 1s"),
+        (0 <= sketch.seed < 2**32, "sketch.seed must be 0 to 4294967295"),
+        (1 <= settings.index.lease <= _A_YEAR, "index.lease must be at least 1s and at most a year"),
+        (0 < store.connect_timeout <= _A_YEAR, "store.connect_timeout must be above 0 and at most a year"),
+        (0 < store.start_timeout <= _A_YEAR, "store.start_timeout must be above 0 and at most a year"),
         (settings.replay.batch >= 1, "replay.batch must be at least 1"),
+        (settings.replay.batch_bytes >= 1, "replay.batch_bytes must be at least 1 byte"),
+        (settings.kept.max_file >= 1, "kept.max_file must be at least 1 byte"),
         (0 <= settings.kept.level <= 9, "kept.level must be 0 to 9"),
     ]
     for holds, message in rules:
