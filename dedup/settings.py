@@ -208,7 +208,7 @@ def _check_ranges(settings: Settings, origin: str) -> None:
         (0 < census.share <= 1, "census.share must be above 0 and at most 1"),
         (census.min_pages >= 1, "census.min_pages must be at least 1"),
         (census.max_lines >= 100, "census.max_lines must be at least 100"),
-        (min(census.hold_pages, census.hold_window, census.hold_bytes) >= 0, "census.hold_* must not be negative"),
+        (min(census.hold_pages, census.hold_window, census.hold_bytes) >= 0, "census.hold_* must be 0 or more"),
         (0 < sketch.threshold <= 1, "sketch.threshold must be above 0 and at most 1"),
         (0 <= sketch.floor <= 1, "sketch.floor must be between 0 and 1"),
         (0 <= sketch.max_distance <= 3, "sketch.max_distance must be 0 to 3: the tables find no more"),

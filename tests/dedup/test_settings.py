@@ -135,7 +135,7 @@ def test_overrides_are_read_by_their_type(override: str, section: str, key: str,
         ("kept.max_file=0", "kept.max_file must be at least 1"),
         ("index.lease=inf", "index.lease must be at least 1s"),
         ("sketch.seed=-1", "sketch.seed must be 0 to"),
-        ("census.hold_bytes=-1", "census.hold_* must not be negative"),
+        ("census.hold_bytes=-1", "census.hold_* must be 0 or more"),
         ("store.connect_timeout=0", "store.connect_timeout must be above 0"),
     ],
 )
