@@ -2,17 +2,19 @@
 
     items -> extract -> tokenize -> warm-up (census) -> strip -> sketch -> settle (index) -> sinks -> checkpoint
 
-Two halves run side by side: while one batch is settled and written, the next is read, extracted and sketched.
-Batches are settled one after the other, and each ends as if its pages had come one by one, so the verdicts don't depend
+Three stages run side by side: while one batch is settled and written, the next is stripped and sketched, and the one
+after it read and extracted. Batches are settled one after the other, and each ends as if its pages had come one by one, so the verdicts don't depend
 on where a batch was cut. A page leaves the flow when its verdict line and its bytes are on disk, and not before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -33,6 +35,7 @@ from dedup.text import tokenize
 from dedup.verdicts import failed, judged, thin
 
 Numbered = tuple[Position, Item]
+_T = TypeVar("_T")
 
 _AT_ONCE = 4  # pages between two looks at the event loop: a few milliseconds
 
@@ -72,18 +75,12 @@ class Pipeline:
 
     async def flow(self, items: Iterable[Numbered], stopped: Callable[[], bool]) -> None:
         """Judge all items; when stopped, those that are read already, but for the ones that are held."""
-        ready: asyncio.Queue[list[Entry] | None] = asyncio.Queue(1)
-        reader = asyncio.create_task(self._read(items, stopped, ready))
-        try:
-            while (entries := await _next(ready, reader)) is not None:
+        async with contextlib.aclosing(ahead(self._sketched(ahead(self._read(items)), stopped))) as batches:
+            async for entries in batches:
                 await self._settle(entries)
-        finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
 
-    async def _read(
-        self, items: Iterable[Numbered], stopped: Callable[[], bool], ready: asyncio.Queue[list[Entry] | None]
-    ) -> None:
+    async def _read(self, items: Iterable[Numbered]) -> AsyncIterator[tuple[list[Entry], list[Reading]]]:
+        """Yield batches of records that are no pages, and of pages as a reader sees them."""
         for batch in self._batches(items):
             entries: list[Entry] = []
             readings: list[Reading] = []
@@ -91,14 +88,20 @@ class Pipeline:
                 if isinstance(item, Unread):
                     entries.append(Entry(position, failed(item), item.damaged))
                 else:
-                    readings.append(self.read(position, item))
+                    readings.append(self._reading(position, item))
                 if number % _AT_ONCE == 0:
-                    await asyncio.sleep(0)  # the other half may have an answer waiting
+                    await asyncio.sleep(0)  # the other stages may have answers waiting
+            yield entries, readings
+
+    async def _sketched(
+        self, batches: AsyncIterator[tuple[list[Entry], list[Reading]]], stopped: Callable[[], bool]
+    ) -> AsyncIterator[list[Entry]]:
+        """Yield batches that are ready for their verdicts: stripped and fingerprinted."""
+        async for entries, readings in batches:
             stripped = await self._warm_up.admit(readings)
-            await ready.put(sorted(entries + await self._sketch(stripped), key=lambda e: e.position))
+            yield sorted(entries + await self._entries(stripped), key=lambda e: e.position)
         if not stopped():
-            await ready.put(await self._sketch(await self._warm_up.flush()))
-        await ready.put(None)
+            yield await self._entries(await self._warm_up.flush())
 
     def _batches(self, items: Iterable[Numbered]) -> Iterator[list[Numbered]]:
         batch: list[Numbered] = []
@@ -112,15 +115,14 @@ class Pipeline:
         if batch:
             yield batch
 
-    def read(self, position: Position, page: Page) -> Reading:
-        """Return what a reader of the page sees, in words and lines."""
+    def _reading(self, position: Position, page: Page) -> Reading:
         text = extract(page.body, content_type=page.content_type, url=page.url, plain=page.plain)
         tokens = tokenize(text.text)
         # a page's identity in this run is its place in the input: read again after a crash, it has the same id
         id = hashlib.blake2b(self._run + struct.pack(">QQ", *position), digest_size=8).digest()
         return Reading(position, page, text, tokens, Sighting(site_of(page.url), id, tokens.lines))
 
-    async def _sketch(self, stripped: Sequence[Stripped]) -> list[Entry]:
+    async def _entries(self, stripped: Sequence[Stripped]) -> list[Entry]:
         entries: list[Entry] = []
         for number, (reading, content) in enumerate(stripped):
             entries.append(self._entry(reading, content))
@@ -175,14 +177,16 @@ class Pipeline:
         await asyncio.to_thread(save)
 
 
-async def _next(ready: asyncio.Queue[list[Entry] | None], reader: asyncio.Task[None]) -> list[Entry] | None:
-    """Return the next batch, or raise what stopped the reader."""
-    getting = asyncio.ensure_future(ready.get())
-    await asyncio.wait({getting, reader}, return_when=asyncio.FIRST_COMPLETED)
-    if not getting.done() and reader.done() and reader.exception() is not None:
-        getting.cancel()
-        raise reader.exception() or RuntimeError
-    return await getting
+async def ahead(source: AsyncIterator[_T]) -> AsyncGenerator[_T, None]:
+    """Yield what source yields, while it works on its next item already."""
+    coming: asyncio.Future[_T | None] = asyncio.ensure_future(anext(source, None))
+    try:
+        while (item := await coming) is not None:
+            coming = asyncio.ensure_future(anext(source, None))
+            yield item
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
 
 
 def _kept(entry: Entry) -> Kept:

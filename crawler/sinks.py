@@ -6,12 +6,12 @@ count; what a kill leaves behind them is cut off at the next start. Compressing 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -75,22 +75,17 @@ class AppendFile:
         os.close(self._fd)
 
 
-class explained:
-    """Turns an operating system's refusal to write into an error that says what to do."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise DiskFull(
-                    f"no room left for {self._path} ({error.strerror}): free some space, then run the same command again"
-                ) from None
-            raise OutputError(f"cannot write {self._path}: {error.strerror}; choose another --out") from None
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn an operating system's refusal to write into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise DiskFull(
+                f"no room left for {path} ({error.strerror}): free some space, then run the same command again"
+            ) from None
+        raise OutputError(f"cannot write {path}: {error.strerror}; choose another --out") from None
 
 
 class Series:

@@ -46,7 +46,7 @@ def surviving(tokens: Tokens, frequent: U64) -> Bools:
     """Return for each line of a page whether it is content, given the site's frequent lines."""
     if not len(frequent):
         return np.ones(len(tokens.lines), np.bool_)
-    kept: Bools = frequent.take(np.searchsorted(frequent, tokens.lines), mode="clip") != tokens.lines
+    kept: Bools = frequent.take(frequent.searchsorted(tokens.lines), mode="clip") != tokens.lines
     return kept
 
 

@@ -88,7 +88,7 @@ def _throw(shingles: U64, slots: int, seed: int, start: int, stop: int) -> U64:
         keys.reshape(stop - start, -1)[...] |= numbers[:, None]
     keys.sort()
     starts = _slot_starts(slots)
-    at = np.searchsorted(keys, starts)
+    at = keys.searchsorted(starts)
     best = keys.take(at, mode="clip")
     best[best - starts >= np.uint64(1 << (64 - slot_bits))] = 0  # a later slot's, or past the end
     return best

@@ -68,7 +68,7 @@ def simhash64(hashes: U64) -> int:
     ones = _count_ones(hashes[:_PIECE])
     for at in range(_PIECE, len(hashes), _PIECE):
         ones += _count_ones(hashes[at : at + _PIECE])
-    return fingerprint(ones * 2 > len(hashes))
+    return fingerprint(2 * ones - len(hashes))
 
 
 def _count_ones(hashes: U64) -> I64:

@@ -113,9 +113,10 @@ def polynomial(words: U64) -> int:
 
 def distinct(hashes: U64) -> U64:
     """Return the hashes as a set: sorted, each once."""
-    ordered = np.sort(hashes)
+    ordered: U64 = np.sort(hashes)
     # np.unique would do, but its first call imports numpy.ma: a tenth of a second
-    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]]
+    first: Bools = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
+    return ordered.compress(first)
 
 
 def surviving_text(text: str, content_row: I64, kept: Bools) -> str:
@@ -156,15 +157,16 @@ def _tokenize_piece(text: str) -> _Piece:
 
     newlines = (classes == NEWLINE).nonzero()[0]
     bounds = np.zeros(len(newlines) + 2, np.int64)  # words before each line, and in all
-    bounds[1:-1] = np.searchsorted(starts, newlines)
+    bounds[1:-1] = starts.searchsorted(newlines)
     bounds[-1] = len(words)
     row = (bounds[1:] > bounds[:-1]).nonzero()[0]
     first = bounds[row]
 
     folded = words * powers[: len(words)]
-    digits = (classes & DIGIT).nonzero()[0]
-    if len(digits):
-        numbers = np.searchsorted(starts, digits) - 1
+    digit = classes & DIGIT
+    numerals = (digit[1:] > digit[:-1]).nonzero()[0]  # the code point before each run of digits
+    if len(numerals):
+        numbers = starts.searchsorted(numerals, "right") - 1
         folded[numbers] = powers[numbers] * NUMBER
     sums = np.add.reduceat(folded, first) if len(first) else folded[:0]
     sums *= inverses[first]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import TypedDict
 
 from dedup.judge import Novel, Outcome
 from dedup.model import Content, Page, Place, Stored, Tokens, Unread, Verdict
@@ -73,9 +74,18 @@ def iso(time: int | None) -> str | None:
         return None
 
 
-def _origin(page: Page | None) -> dict[str, object]:
+class _Where(TypedDict, total=False):
+    """The fields of a verdict that say which record it is about."""
+
+    status: int | None
+    time: str | None
+    source: str
+    offset: int
+
+
+def _origin(page: Page | None) -> _Where:
     return {} if page is None else _where(page.status, page.time, page.place)
 
 
-def _where(status: int | None, time: int | None, place: Place) -> dict[str, object]:
+def _where(status: int | None, time: int | None, place: Place) -> _Where:
     return {"status": status, "time": iso(time), "source": place.source, "offset": place.offset}

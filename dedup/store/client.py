@@ -90,7 +90,8 @@ class Store:
 
     async def get(self, key: bytes) -> bytes | None:
         """Return a plain value."""
-        return await self._ask(self.client.get(key))
+        value: bytes | None = await self._ask(self.client.get(key))
+        return value
 
     async def set_if_absent(self, key: bytes, value: bytes) -> None:
         await self._ask(self.client.set(key, value, nx=True))
@@ -178,7 +179,8 @@ class _Packed:
     """Packs commands in C: the client's own loop is quadratic in the arguments, and ours have hundreds."""
 
     def pack_command(self, *args: Any) -> list[bytes]:
-        return [hiredis.pack_command(args)]
+        # 'CONFIG GET' is one name to the client and two words to the server
+        return [hiredis.pack_command((*args[0].encode().split(), *args[1:]))]
 
 
 def mask(url: str) -> str:
