@@ -35,9 +35,7 @@ def extraction(web: Path, rounds: int) -> None:
     taken = [(seconds(floor, bodies), seconds(extract, bodies)) for _ in range(rounds)]
     bare, ours = (statistics.median(column) / len(bodies) * 1e6 for column in zip(*taken, strict=True))
     ratio = statistics.median(own / least for least, own in taken)
-    print(
-        f"{len(bodies):,} pages: lexbor alone {bare:.0f} µs a page, extract {ours:.0f} µs, ratio {ratio:.2f}"
-    )
+    print(f"{len(bodies):,} pages: lexbor alone {bare:.0f} µs a page, extract {ours:.0f} µs, ratio {ratio:.2f}")
 
 
 def planted(web: Path, truth: Path) -> None:
@@ -52,15 +50,9 @@ def head(title: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench", description="The quick benches, one after the other."
-    )
-    parser.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="folders or tar archives with HTML"
-    )
-    parser.add_argument(
-        "--versions", nargs=2, type=Path, metavar=("OLD", "NEW"), help="accuracy on these two"
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench", description="The quick benches, one after the other.")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="folders or tar archives with HTML")
+    parser.add_argument("--versions", nargs=2, type=Path, metavar=("OLD", "NEW"), help="accuracy on these two")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pairs", type=int, default=500)
     options = parser.parse_args()

@@ -141,8 +141,7 @@ def read(web: Path) -> dict[str, Tokens]:
     """Return the words and lines of all pages below a folder, in reading order."""
     files = sorted((file.relative_to(web).parts, file) for file in web.rglob("*") if file.is_file())
     return {
-        (url := file_url(str(web), parts)): tokenize(extract(file.read_bytes(), url=url).text)
-        for parts, file in files
+        (url := file_url(str(web), parts)): tokenize(extract(file.read_bytes(), url=url).text) for parts, file in files
     }
 
 
@@ -315,9 +314,7 @@ def show(found: dict[str, Any]) -> None:
         print(f"{f.text:<9} {f.alike:>14,} {f.alike - len(f.missed):>6,} {f.found:>8.2%} |", end="")
         print(f" {f.unlike:>13,} {len(f.dropped):>8,} {f.lost:>8.2%}", end="")
         print("  " + ("ok" if f.found >= FOUND and f.lost <= DROPPED else "MISSES THE TARGET"))
-    print(
-        f"{'target':<9} {'':>14} {'':>6} {f'>= {FOUND:.0%}':>8} | {'':>13} {'':>8} {f'<= {DROPPED:.1%}':>8}"
-    )
+    print(f"{'target':<9} {'':>14} {'':>6} {f'>= {FOUND:.0%}':>8} | {'':>13} {'':>8} {f'<= {DROPPED:.1%}':>8}")
     for f in every:
         if f.missed:
             chained = sum(case.to_verdict != "novel" for case in f.missed)
@@ -338,9 +335,7 @@ def _list(title: str, cases: Sequence[Case]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Verdicts against exact similarity, on two versions of a site."
-    )
+    parser = argparse.ArgumentParser(description="Verdicts against exact similarity, on two versions of a site.")
     parser.add_argument("old", type=Path, help="folder or tar archive with HTML files")
     parser.add_argument("new", type=Path, help="a later version of the same site")
     parser.add_argument("--json", action="store_true", help="print the figures and all cases as JSON")

@@ -135,9 +135,7 @@ class Demo:
             kinds[kind if kind in KINDS else "debris"] += 1
         hosts = len(list(self.web.iterdir()))
         names = ", ".join({"en": "English", "ru": "Russian", "zh": "Chinese"}[s.language.code] for s in SITES)
-        self._say(
-            f"{count} files on {hosts} hosts in {self.web}, in {names}; two thirds of each page is template:"
-        )
+        self._say(f"{count} files on {hosts} hosts in {self.web}, in {names}; two thirds of each page is template:")
         for kind, meaning in KINDS.items():
             self._say(f"  {kinds[kind]:>4}  {kind:<11} {meaning}")
 
@@ -200,18 +198,14 @@ class Demo:
         rows = [" ".join(row.split()) for row in self._extract(line.url).text.splitlines()]
         left = Counter(kept[line.url].splitlines())
         stripped = [row for row in rows if row and not left[row]]
-        self._say(
-            f"{line.url}: {line.lines} lines, {line.stripped} of them on most pages of the site, so template"
-        )
+        self._say(f"{line.url}: {line.lines} lines, {line.stripped} of them on most pages of the site, so template")
         for row in (*stripped[:3], *stripped[-2:]):
             self._say(f"  - {_short(row)}", "dim")
         for row in list(left)[:3]:
             self._say(f"  + {_short(row)}", "green")
         before = len(" ".join(rows).split())
         after = len(kept[line.url].split())
-        self._say(
-            f"{before} words before, {after} after: only these are compared, and written to {self.run}/kept"
-        )
+        self._say(f"{before} words before, {after} after: only these are compared, and written to {self.run}/kept")
 
     def _show_next(self, copy: str) -> None:
         self._head("Where to look next")

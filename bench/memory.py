@@ -62,9 +62,7 @@ def write_archive(file: Path, pages: int, seed: int = 1) -> int:
 
 
 def _html(template: list[str], article: list[str], number: int) -> bytes:
-    menu = "".join(
-        f'<li><a class="menu" href="/{i}.html">{text}</a></li>\n' for i, text in enumerate(template)
-    )
+    menu = "".join(f'<li><a class="menu" href="/{i}.html">{text}</a></li>\n' for i, text in enumerate(template))
     paragraphs = "".join(f"<p>{' '.join(article[i : i + 8])}</p>\n" for i in range(0, len(article), 8))
     head = f"<!DOCTYPE html><html><head><title>Page {number}</title></head>"
     return f"{head}<body><ul>{menu}</ul><h1>{article[0]}</h1>{paragraphs}</body></html>".encode()

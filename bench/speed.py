@@ -105,14 +105,10 @@ def show(speed: Speed) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A worker's time as a ratio to bare text extraction.")
-    parser.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="folders or tar archives with HTML"
-    )
+    parser.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="folders or tar archives with HTML")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pages-kb", nargs=2, type=float, default=(0, float("inf")), metavar=("LOW", "HIGH"))
-    parser.add_argument(
-        "--floor", type=Path, help=argparse.SUPPRESS
-    )  # this process is one round of the floor
+    parser.add_argument("--floor", type=Path, help=argparse.SUPPRESS)  # this process is one round of the floor
     options = parser.parse_args()
     if options.floor:
         print(floor(options.floor))
@@ -124,9 +120,7 @@ def main() -> None:
             sys.exit("no page has a size in this range")
         speed = measure(Path(web), options.rounds)
     show(speed)
-    print(
-        f"target: at most {TARGET:g} on pages of 30 to 40 KB: {'ok' if speed.ratio <= TARGET else 'MISSED'}"
-    )
+    print(f"target: at most {TARGET:g} on pages of 30 to 40 KB: {'ok' if speed.ratio <= TARGET else 'MISSED'}")
 
 
 if __name__ == "__main__":

@@ -146,7 +146,5 @@ def test_sites_are_laid_out_by_the_paths_they_share(tmp_path: Path) -> None:
         tar.add(tmp_path / "v1", "v1")
     for number, source in enumerate((tmp_path / "v1", tmp_path / "v1.tar.xz")):
         assert lay_out(source, tmp_path / str(number)) == 2
-        files = [
-            f.relative_to(tmp_path / str(number)).as_posix() for f in (tmp_path / str(number)).rglob("*.*")
-        ]
+        files = [f.relative_to(tmp_path / str(number)).as_posix() for f in (tmp_path / str(number)).rglob("*.*")]
         assert sorted(files) == ["index.html", "sub/page.html"]
