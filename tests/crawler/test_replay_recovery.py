@@ -24,7 +24,7 @@ from tests.crawler.running import (
 )
 from tests.servers import wait_for
 
-PAGES = web(300)
+PAGES = web(240)
 SHORT_LEASE = ("--set", "index.lease=1s")  # what a killed worker had claimed is free again soon
 
 
@@ -53,6 +53,17 @@ def test_a_signal_drains_and_the_same_command_goes_on(saved: Path, out: Path) ->
     assert 40 <= before < len(PAGES)
     done = replay(saved, out=out)
     assert done.code == 0 and f"{before:,} pages are done" in done.err
+    assert_whole(out, urls_of(PAGES))
+
+
+def test_a_signal_while_the_store_starts(saved: Path, out: Path) -> None:
+    """A signal that comes before the first page is read is not lost, and leaves no server behind."""
+    with replaying(saved, out=out) as run:
+        wait_for((out / ".winnow/store").exists, "the start of the server")
+        run.signal(signal.SIGINT)
+        assert run.end().code == 11
+    assert not running.servers_of(out)
+    assert replay(saved, out=out).code == 0
     assert_whole(out, urls_of(PAGES))
 
 
