@@ -268,7 +268,5 @@ def warc_records(pages: Sequence[Saved]) -> list[bytes]:
 
 def save_warc(path: Path, pages: Sequence[Saved]) -> Path:
     raw = warc_records(pages)
-    path.write_bytes(
-        b"".join(gzip.compress(one, mtime=0) for one in raw) if path.suffix == ".gz" else b"".join(raw)
-    )
+    path.write_bytes(b"".join(gzip.compress(one, mtime=0) for one in raw) if path.suffix == ".gz" else b"".join(raw))
     return path

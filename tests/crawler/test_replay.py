@@ -291,9 +291,7 @@ def test_a_users_own_server_is_used(tmp_path: Path, out: Path, valkey_url: str, 
     assert replay(saved, *store, out=out).code == 0
     assert not (out / ".winnow/store").exists()
     assert replay(saved, *store, out=tmp_path / "second").code == 0
-    assert {(v["verdict"], v["how"]) for v in running.verdicts(tmp_path / "second")} == {
-        ("duplicate", "exact")
-    }
+    assert {(v["verdict"], v["how"]) for v in running.verdicts(tmp_path / "second")} == {("duplicate", "exact")}
 
 
 def test_a_cluster_is_used(tmp_path: Path, out: Path, cluster_url: str, namespace: str) -> None:

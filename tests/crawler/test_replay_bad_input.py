@@ -214,9 +214,7 @@ def test_pages_that_say_nothing(tmp_path: Path, out: Path) -> None:
     """An empty page and one of tags only are `thin`, each with its rule."""
     pages = [running.Saved("http://e.example/1", ""), running.Saved("http://e.example/2", "<p><br></p>")]
     assert replay(save_jsonl(tmp_path / "p.jsonl", pages), out=out).code == 0
-    assert [(v["verdict"], v["rule"]) for v in running.verdicts(out)] == [
-        ("thin", "no words on the page")
-    ] * 2
+    assert [(v["verdict"], v["rule"]) for v in running.verdicts(out)] == [("thin", "no words on the page")] * 2
 
 
 # The folder
@@ -283,9 +281,7 @@ def locked_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
-@pytest.mark.parametrize(
-    "secret", ["", ":wrong-secret@", "user:wrong-secret@", ":wrong/secret@", ":wrong@secret@"]
-)
+@pytest.mark.parametrize("secret", ["", ":wrong-secret@", "user:wrong-secret@", ":wrong/secret@", ":wrong@secret@"])
 def test_a_store_that_needs_a_password(saved: Path, out: Path, locked_port: int, secret: str) -> None:
     """Exit 8 and how to write a password; a wrong one never appears in what we print or store."""
     done = replay(saved, "--redis", f"redis://{secret}127.0.0.1:{locked_port}/0", out=out)
@@ -302,15 +298,11 @@ def test_a_store_that_is_given_its_password(saved: Path, out: Path, locked_port:
     assert not any(b"right-secret" in file.read_bytes() for file in out.rglob("*") if file.is_file())
 
 
-def test_a_store_with_other_parameters(
-    saved: Path, out: Path, valkey_url: str, namespace: str, tmp_path: Path
-) -> None:
+def test_a_store_with_other_parameters(saved: Path, out: Path, valkey_url: str, namespace: str, tmp_path: Path) -> None:
     """An index of other parameters in this namespace is exit 4 and says which."""
     store = ("--redis", valkey_url, "--set", f"index.namespace={namespace}")
     assert replay(saved, *store, out=out).code == 0
-    done = replay(
-        saved, *store, "--set", "sketch.bands=18", "--set", "sketch.rows=7", out=tmp_path / "second"
-    )
+    done = replay(saved, *store, "--set", "sketch.bands=18", "--set", "sketch.rows=7", out=tmp_path / "second")
     assert done.code == 4
     assert "bands is 21 there and 18 here" in done.err and "index.namespace" in done.err
 

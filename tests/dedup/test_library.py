@@ -67,9 +67,7 @@ def test_importing_is_light() -> None:
 
 
 def own(namespace: str) -> Settings:
-    return msgspec.structs.replace(
-        Settings(), index=msgspec.structs.replace(Settings().index, namespace=namespace)
-    )
+    return msgspec.structs.replace(Settings(), index=msgspec.structs.replace(Settings().index, namespace=namespace))
 
 
 async def test_a_page_judged_twice_is_an_exact_duplicate(valkey_url: str, namespace: str) -> None:

@@ -78,9 +78,7 @@ def test_quantities_that_are_none(text: str) -> None:
 
 def test_a_file_changes_what_it_names(tmp_path: Path) -> None:
     """Keys of the file win over defaults; sizes and times may be strings or numbers."""
-    settings = load(
-        written(tmp_path, '[kept]\nmax_file = "10MiB"\n[index]\nlease = 5\n[extract]\nmax_body = 7\n')
-    )
+    settings = load(written(tmp_path, '[kept]\nmax_file = "10MiB"\n[index]\nlease = 5\n[extract]\nmax_body = 7\n'))
     assert (settings.kept.max_file, settings.index.lease, settings.extract.max_body) == (10 << 20, 5.0, 7)
     assert settings.census == Settings().census
 
