@@ -54,5 +54,7 @@ def strip(tokens: Tokens, kept: Bools) -> Content:
     """Return the words of the surviving lines, in order."""
     if kept.all():
         return Content(tokens.words, tokens.words, kept, tokens.row)
-    sizes = np.diff(tokens.first, append=len(tokens.words))
+    sizes = np.empty(len(kept), np.int64)
+    np.subtract(tokens.first[1:], tokens.first[:-1], out=sizes[:-1])
+    sizes[-1] = len(tokens.words) - tokens.first[-1]
     return Content(tokens.words.compress(np.repeat(kept, sizes)), tokens.words, kept, tokens.row)

@@ -117,12 +117,14 @@ def _mark(body: bytes) -> tuple[bytes, list[int]]:
         body = _ENDLESS_TAG.sub(rb"\1>", body)
         starts, kinds = _tag_kinds(body)
     counts: list[int] = np.bincount(kinds, minlength=_HIDE + len(INVISIBLE_TAGS)).tolist()
-    if counts[_PRE]:
-        body = _keep_lines(body, starts[kinds == _PRE].tolist())
     if counts[_FORMAT] * len(starts) > COPIES:
         counts[_FORMAT] = _with_attributes(np.frombuffer(body, np.uint8), starts[kinds == _FORMAT])
     marked = bytearray(body)
-    np.frombuffer(marked, np.uint8)[starts.compress((kinds == _BLOCK) | (kinds == _PRE))] = _SPOT
+    source = np.frombuffer(marked, np.uint8)
+    if counts[_PRE]:
+        _keep_lines(source, starts.compress(kinds == _PRE))
+    source[starts.compress((kinds == _BLOCK) | (kinds == _PRE))] = _SPOT
+    del source  # as long as it is looked at, the array keeps its length
     return bytes(marked.replace(bytes([_SPOT]), b"\f<")), counts
 
 
@@ -132,13 +134,12 @@ def _has_gap(starts: npt.NDArray[np.intp], end: int) -> bool:
     return bool(len(starts)) and max(int(gap), end - int(starts[-1])) > LONG_TAG
 
 
-def _keep_lines(body: bytes, tags: list[int]) -> bytes:
-    """Return the body with form feeds for newlines between a <pre> and the next <pre> or </pre>."""
-    pieces = [body[: tags[0]]]
-    for start, end in itertools.pairwise([*tags, len(body)]):
-        piece = body[start:end]
-        pieces.append(piece if piece.startswith(b"</") else piece.replace(b"\n", b"\f"))
-    return b"".join(pieces)
+def _keep_lines(source: npt.NDArray[np.uint8], tags: npt.NDArray[np.intp]) -> None:
+    """Make form feeds of the newlines between a <pre> and the next <pre> or </pre>."""
+    newlines = (source == 10).nonzero()[0]
+    before = tags.searchsorted(newlines) - 1
+    opens = source.take(tags + 1, mode="clip") != 47
+    source[newlines.compress(opens.take(before, mode="clip") & (before >= 0))] = 12
 
 
 def _with_attributes(source: npt.NDArray[np.uint8], starts: npt.NDArray[np.intp]) -> int:

@@ -18,6 +18,7 @@ that it matches has its outcome, so a batch ends as if its pages had come one by
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -43,6 +44,7 @@ class Copy(msgspec.Struct, frozen=True):
 
     of: Stored
     match: Match
+    since: float = math.inf  # when the other was kept; pages of the same batch come last, in their order
 
 
 Outcome = Novel | Copy
@@ -126,14 +128,18 @@ class Judge:
         candidates = await self._index.probe(documents)
         ids = sorted(set().union(*candidates)) if candidates else []
         states = dict(zip(ids, await self._index.look((id, b"") for id in ids), strict=True))
-        kept = {id: self._index.decode(s.record) for id, s in states.items() if s is not None and s.kind == "K"}
-        return [self._kept_match(d, [id for id in c if id in kept], kept) for d, c in zip(documents, candidates, strict=True)]
+        kept = {id: state for id, state in states.items() if state is not None and state.kind == "K"}
+        return [self._kept_match(d, {id: kept[id] for id in c if id in kept}) for d, c in zip(documents, candidates, strict=True)]
 
-    def _kept_match(self, document: Document, ids: list[bytes], kept: dict[bytes, Stored]) -> Novel | list[Copy]:
-        if document.id in ids and _same_page(document, kept[document.id]):
-            return Novel()
-        matches = ((kept[id], self._verify(document, kept[id])) for id in ids)
-        return [Copy(stored, match) for stored, match in matches if match is not None]
+    def _kept_match(self, document: Document, kept: dict[bytes, State]) -> Novel | list[Copy]:
+        found: list[Copy] = []
+        for id, state in kept.items():
+            stored = self._index.decode(state.record)
+            if id == document.id and _same_page(document, stored):
+                return Novel()
+            if (match := self._verify(document, stored)) is not None:
+                found.append(Copy(stored, match, state.since))
+        return found
 
     async def _contest(self, documents: Sequence[Document], keep: Keep, take_back: Keep) -> list[Outcome]:
         """Return the outcome of documents that no kept page and no document of this batch is R to, so far."""
@@ -213,7 +219,8 @@ class _Contest:
                 continue
             assert state is not None
             if state.kind == "K":
-                copies.setdefault(claim.document.id, []).append(Copy(self._index.decode(state.record), match))
+                copy = Copy(self._index.decode(state.record), match, state.since)
+                copies.setdefault(claim.document.id, []).append(copy)
             elif state.kind == "P" and claim.document.id < rival:
                 juniors.append((claim, rival))
         challenged = await self._index.look((rival, claim.document.id) for claim, rival in juniors)
@@ -250,5 +257,8 @@ def _same_page(document: Document, stored: Stored) -> bool:
 
 
 def _best(copies: Sequence[Copy]) -> Copy:
-    """Return the closest of several kept pages; ties go by URL, so that it does not depend on luck."""
-    return min(copies, key=lambda c: (c.match.how != "exact", -c.match.jaccard, c.match.distance, c.of.url))
+    """Return which of several kept pages it is a copy of: one with the same text, else the one kept first.
+
+    The first, not the closest: pages kept later don't change which cluster a text belongs to.
+    """
+    return min(copies, key=lambda c: (c.match.how != "exact", c.since))

@@ -163,10 +163,9 @@ def _tokenize_piece(text: str) -> _Piece:
     first = bounds[row]
 
     folded = words * powers[: len(words)]
-    digit = classes & DIGIT
-    numerals = (digit[1:] > digit[:-1]).nonzero()[0]  # the code point before each run of digits
-    if len(numerals):
-        numbers = starts.searchsorted(numerals, "right") - 1
+    digits = (classes & DIGIT).nonzero()[0]
+    if len(digits):
+        numbers = starts.searchsorted(digits) - 1
         folded[numbers] = powers[numbers] * NUMBER
     sums = np.add.reduceat(folded, first) if len(first) else folded[:0]
     sums *= inverses[first]

@@ -33,6 +33,7 @@ _NOT_HTML = frozenset(
     swf tar tgz tif tiff ttf wasm wav webm webmanifest webp wmv woff woff2 xls xlsx xml xz zip zst
     """.split()  # noqa: SIM905
 )
+_UNRESERVED = re.compile(r"[A-Za-z0-9._-]+")
 _PERCENT = re.compile(r"%25([0-9A-Fa-f]{2})")
 _SAFE = "!$&'()*+,;=:@~/-._"
 
@@ -155,6 +156,6 @@ def path_url(path: str) -> str:
 
 
 def _quoted(part: str, also: str) -> str:
-    if part.isascii() and part.replace(".", "").replace("-", "").replace("_", "").isalnum():
+    if _UNRESERVED.fullmatch(part):
         return part  # as most names are
     return _PERCENT.sub(r"%\1", quote(os.fsencode(part), safe=_SAFE + also))

@@ -24,6 +24,7 @@ class State(msgspec.Struct, frozen=True):
     version: int = 0
     challengers: tuple[bytes, ...] = ()
     record: bytes = b""
+    since: float = 0.0  # of kept: when, by the server's clock
 
 
 def pack(stored: Stored) -> bytes:
@@ -71,7 +72,7 @@ def state(value: bytes | None) -> State | None:
         return None
     kind = chr(value[0])
     if kind == "K":
-        return State("K", record=value[1:])
+        return State("K", since=struct.unpack_from("<d", value, 1)[0], record=value[9:])
     if kind == "V":
         return State("V", epoch=struct.unpack_from("<I", value, 1)[0])
     if kind in "PW":

@@ -10,7 +10,7 @@
 --
 -- A state is one byte and its body:
 --   P, W  epoch u32, version u32, deadline ms f64, owner 8, number of challengers u8, their ids, record
---   K     record
+--   K     since f64 (microseconds; orders what is kept), record
 --   V     epoch u32
 -- Registering again is harmless: the same owner finds its claim, another owner (the same page after a crash)
 -- takes it over with the next epoch, so that the first one can no longer commit.
