@@ -135,7 +135,7 @@ class Pipeline:
         if not len(content.words):
             left = content if len(content.whole) else None
             return Entry(reading.position, thin(page.url, reading.tokens, left, page=page), reading=reading)
-        payload = hashlib.sha1(page.body, usedforsecurity=False).digest()[:8]
+        payload = self._sinks.payload(page)
         fingerprint = sketch(content, self._params)
         document = Document.of(reading.sighting.id, fingerprint, url=page.url, time=page.time, payload=payload)
         return Entry(reading.position, reading=reading, content=content, document=document)

@@ -165,6 +165,10 @@ class Sinks:
     def _squeezed(self, content: bytes) -> bytes:
         return warc.gzip_member(content, self._settings.level)
 
+    def payload(self, page: Page) -> bytes:
+        """Return what tells byte-identical bodies, where bodies are kept for revisits to refer to."""
+        return warc.payload(page.body) if self._warc is not None else bytes(8)
+
     def keep(self, pages: Sequence[Kept]) -> None:
         """Write novel pages and sync them: after this they may be committed."""
         self._last = list(pages)

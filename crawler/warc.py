@@ -58,13 +58,18 @@ def revisit(page: Page, document: bytes, of: Stored, *, now: int) -> bytes:
         "WARC-Date": iso(page.time if page.time is not None else now) or "",
         "WARC-Target-URI": _uri(page.url),
         "WARC-Payload-Digest": _sha1(digest),
-        "WARC-Profile": IDENTICAL if digest[:8] == of.payload else NEAR,
+        "WARC-Profile": IDENTICAL if payload(page.body) == of.payload else NEAR,
         "WARC-Refers-To-Target-URI": _uri(of.url),
     }
     if of.time is not None:
         headers["WARC-Refers-To-Date"] = iso(of.time) or ""
     headers["Content-Type"] = "application/http;msgtype=response"
     return _record(headers, _http(page) if page.headers else b"")
+
+
+def payload(body: bytes) -> bytes:
+    """Return the part of a body's digest that the index remembers."""
+    return hashlib.sha1(body, usedforsecurity=False).digest()[:8]
 
 
 def payload_digest(body: bytes) -> str:

@@ -72,7 +72,7 @@ class KeptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    batch: int = 64
+    batch: int = 128
     batch_bytes: Size = Size(16 * 2**20)
 
 

@@ -27,11 +27,12 @@ def sketch(content: Content, params: SketchParams) -> Fingerprint:
     """Return the fingerprint of a page's content; digests alone, and SimHash 0, when it has no words."""
     words = content.words
     smallest = min(width for _, width in params.widths)
-    by_width = {smallest: shingles(words, smallest)}
+    runs = {1: words}
+    by_width = {smallest: shingles(words, smallest, runs)}
     sketches = []
     for width in widths_for(len(words), params):
         if width not in by_width:
-            by_width[width] = shingles(words, width)
+            by_width[width] = shingles(words, width, runs)
         sketches.append(_sketch(by_width[width], width, params))
     exact = digest(content.whole)
     same = content.words is content.whole

@@ -76,22 +76,30 @@ def tokenize(text: str) -> Tokens:
     return _join(_tokenize_piece(piece) for piece in _pieces(text))
 
 
-def shingles(words: U64, width: int) -> U64:
+def shingles(words: U64, width: int, runs: dict[int, U64] | None = None) -> U64:
     """Return a hash for each run of `width` words, in order; a shorter text is one shingle of all its words.
+
+    `runs` remembers sums over shorter runs between calls for the same words: widths 3 and 5 share most of the work.
 
     >>> len(shingles(np.arange(7, dtype=np.uint64), 5)), len(shingles(np.arange(2, dtype=np.uint64), 5))
     (3, 1)
     """
     if not len(words):
         return np.empty(0, np.uint64)
-    width = min(width, len(words))
-    runs = len(words) - width + 1
-    out = words[:runs].copy()
-    base = np.uint64(BASE)
-    for i in range(1, width):
-        out *= base
-        out += words[i : i + runs]
-    return finalise(out)
+    sums = _sums(min(width, len(words)), {1: words} if runs is None else runs)
+    return finalise(sums.copy())
+
+
+def _sums(width: int, runs: dict[int, U64]) -> U64:
+    """Return sum(word * BASE ** (width - 1 - i)) over each run, made of the sums over its two parts."""
+    if width not in runs:
+        last = width // 2
+        first, rest = _sums(width - last, runs), _sums(last, runs)
+        count = len(rest) - (width - last)
+        sums = first[:count] * np.uint64(pow(BASE, last, 1 << 64))
+        sums += rest[width - last :]
+        runs[width] = sums
+    return runs[width]
 
 
 def polynomial(words: U64) -> int:
