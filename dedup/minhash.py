@@ -78,11 +78,8 @@ def _throw(shingles: U64, slots: int, seed: int, start: int, stop: int) -> U64:
     keys *= _MIX_1
     keys ^= keys >> np.uint64(29)
     keys *= _MIX_2
-    # The slot stays in the top bits; the round pushes in below it, the lowest bits of the value fall out.
-    values = keys & np.uint64(_MASK >> slot_bits)
-    keys ^= values
-    values >>= np.uint64(ROUND_BITS)
-    keys |= values
+    # The top bits are the slot, the low ones the value; the round goes between them.
+    keys &= np.uint64(~(ROUNDS - 1 << 64 - slot_bits - ROUND_BITS) & _MASK)
     if stop > 1:
         numbers = np.arange(start, stop, dtype=np.uint64) << np.uint64(64 - slot_bits - ROUND_BITS)
         keys.reshape(stop - start, -1)[...] |= numbers[:, None]
