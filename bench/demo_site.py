@@ -170,9 +170,7 @@ def _copies(texts: dict[str, list[Text]], rng: random.Random) -> Iterator[Writte
         for number in range(count):
             way = ways[number % len(ways)]
             text = edit(texts[site.host][number], way, site.language, rng)
-            yield copy(
-                ECHO, f"{site.language.code}/{way}-{number:03d}.html", site, number, kind=way, text=text
-            )
+            yield copy(ECHO, f"{site.language.code}/{way}-{number:03d}.html", site, number, kind=way, text=text)
     for to, source in zip(SITES, SITES[1:] + SITES[:1], strict=True):
         for number in range(ARTICLES - SYNDICATED, ARTICLES):
             text = texts[source.host][number]

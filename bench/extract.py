@@ -36,11 +36,7 @@ def seconds(work: Callable[[bytes], object], bodies: list[bytes]) -> float:
 
 
 def html_below(paths: list[str]) -> list[bytes]:
-    files = [
-        file
-        for path in map(Path, paths)
-        for file in (sorted(path.rglob("*.htm*")) if path.is_dir() else [path])
-    ]
+    files = [file for path in map(Path, paths) for file in (sorted(path.rglob("*.htm*")) if path.is_dir() else [path])]
     return [file.read_bytes() for file in files if file.is_file()]
 
 

@@ -24,6 +24,9 @@ Exit codes: 0 done, 2 usage, 3 disk full, 4 bad configuration, 5 some input was 
 """
 
 
+_STOPPED = 11
+
+
 class _Group(click.Group):
     """Turns our errors into one line and an exit code."""
 
@@ -33,9 +36,13 @@ class _Group(click.Group):
         except WinnowError as error:
             click.echo(f"winnow: {error}", err=True)
             ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            ctx.exit(_STOPPED)  # before there was anything to drain
 
 
-@click.group(cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(VERSION, prog_name="winnow")
 def main() -> None:
     """Winnow keeps only what a crawl has not seen, and says why."""

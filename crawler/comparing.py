@@ -94,7 +94,9 @@ def _print(result: Compared) -> None:
     console = Console(highlight=False)
     verdict = "[bold yellow]copies of each other" if result.duplicate else "[bold green]different pages"
     console.print(f"{verdict}[/]  ({result.rule})")
-    console.print(f"similarity   {result.jaccard:.2f} estimated by the index, {result.exact_jaccard:.2f} exact (5-word shingles)")
+    console.print(
+        f"similarity   {result.jaccard:.2f} estimated by the index, {result.exact_jaccard:.2f} exact (5-word shingles)"
+    )
     console.print(f"distance     {result.distance} of 64 SimHash bits")
     console.print(f"words        {result.words[0]:,} and {result.words[1]:,}")
     only = f"{len(result.only_a):,} only in A, {len(result.only_b):,} only in B"

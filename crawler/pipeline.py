@@ -193,5 +193,3 @@ async def ahead(source: AsyncIterator[_T]) -> AsyncGenerator[_T, None]:
 def _kept(entry: Entry) -> Kept:
     assert entry.reading is not None and entry.content is not None and entry.document is not None
     return Kept(entry.document.id, entry.reading.page, entry.reading.extract, entry.content)
-
-

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, a line of counters a minute elsewhere, a table at the end."""
+"""What a person sees: a bar on a terminal, a line of counters a minute elsewhere, a table at the end."""
 
 from __future__ import annotations
 
@@ -146,5 +146,7 @@ def print_summary(summary: dict[str, Any], folder: str, clusters: int) -> None:
     records = ", ".join(f"{count:,} {name}" for name, count in summary["records"].items())
     if records:
         console.print(f"other records, only counted: {records}")
-    console.print(f"{clusters:,} clusters of copies · {summary['seconds']:,.1f} s · {summary['pages_per_second']:,.0f} pages/s")
+    console.print(
+        f"{clusters:,} clusters of copies · {summary['seconds']:,.1f} s · {summary['pages_per_second']:,.0f} pages/s"
+    )
     console.print(f"output in {folder}", soft_wrap=True)

@@ -1,9 +1,9 @@
 """DIR: one owner at a time, one run, and what that run is.
 
-    DIR/.winnow/lock           held by the owner while it lives (the kernel lets go of it, also after kill -9)
-    DIR/.winnow/run.json       what this run is: written once
-    DIR/.winnow/WORKER.json    checkpoint of a worker
-    DIR/.winnow/store/         data, log and socket of the embedded server
+DIR/.winnow/lock           held by the owner while it lives (the kernel lets go of it, also after kill -9)
+DIR/.winnow/run.json       what this run is: written once
+DIR/.winnow/WORKER.json    checkpoint of a worker
+DIR/.winnow/store/         data, log and socket of the embedded server
 """
 
 from __future__ import annotations
@@ -125,9 +125,7 @@ def _read(manifest: Path) -> Run:
     return run
 
 
-def _check_same(
-    folder: Path, run: Run, *, kind: str, store: str, inputs: Sequence[tuple[str, int | None]]
-) -> None:
+def _check_same(folder: Path, run: Run, *, kind: str, store: str, inputs: Sequence[tuple[str, int | None]]) -> None:
     if run.kind != kind:
         raise OutputError(f"{folder} holds a {run.kind}: use another --out for this {kind}")
     if run.store != store:
@@ -135,7 +133,8 @@ def _check_same(
     before, now = [name for name, _ in run.inputs], [name for name, _ in inputs]
     if before != now:
         raise OutputError(
-            f"{folder} holds a replay of {_named(before)}, not of {_named(now)}: give it the same paths, or use another --out"
+            f"{folder} holds a replay of {_named(before)}, not of {_named(now)}: "
+            "give it the same paths, or use another --out"
         )
     for (name, old), (_, new) in zip(run.inputs, inputs, strict=True):
         if old is not None and new is not None and old != new:

@@ -55,7 +55,9 @@ class AppendFile:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             found = os.fstat(self._fd).st_size
             if found < length:
-                raise OutputError(f"{path} has {found} bytes, {length} were written: it can't be resumed; use another --out")
+                raise OutputError(
+                    f"{path} has {found} bytes, {length} were written: it can't be resumed; use another --out"
+                )
             os.ftruncate(self._fd, length)
             os.lseek(self._fd, length, os.SEEK_SET)
         self.length = length

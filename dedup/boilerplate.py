@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from dedup.model import U64, Bools, Content, I64, Tokens
+from dedup.model import I64, U64, Bools, Content, Tokens
 
 
 class SiteLines(msgspec.Struct, frozen=True):

@@ -23,9 +23,7 @@ FALLBACK = "cp1252"
 
 # What detection chooses from: what the web still serves without saying so.
 _SUSPECTS = ["cp1251", "koi8_r", "gb18030", "cp932", "euc_jp", "cp949", "big5hkscs", "cp1252", "cp1253"]
-_NOT_FOR_PAGES = frozenset(
-    {"utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "hz"}
-)
+_NOT_FOR_PAGES = frozenset({"utf-7", "idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "hz"})
 _MARKUP = re.compile(rb"(?is)<(script|style)\b.*?(?:</\1|\Z)|<!--.*?(?:-->|\Z)|<[^<>]*>?|&#?\w+;|\s+")
 _HIGH, _LATIN = re.compile(rb"[\x80-\xff]"), re.compile(rb"[a-zA-Z]")
 

@@ -56,8 +56,7 @@ LONG_TAG = 16384  # bytes without '<' in which a tag may list its attributes
 
 # Formatting tags with attributes; the group holds those simple enough to be told apart by their bytes.
 _FORMATTING = re.compile(
-    rb"(?i)<(?=(\w+(?:\s+[\w-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))+>)?)(?:%s)[\s/]"
-    % "|".join(FORMATTING_TAGS).encode()
+    rb"(?i)<(?=(\w+(?:\s+[\w-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))+>)?)(?:%s)[\s/]" % "|".join(FORMATTING_TAGS).encode()
 )
 _HIDDEN = re.compile(rb"<(?:(!--)|(%s)(?=[\s/>]))" % "|".join(INVISIBLE_TAGS).encode())
 _ENDLESS_TAG = re.compile(rb"(<[a-zA-Z][^\s/<>]{0,99}+)[^<>]{%d,}+>?" % LONG_TAG)
@@ -220,9 +219,7 @@ def _head(tree: LexborHTMLParser, noscript: int, url: str, links: bool) -> tuple
     )
 
 
-def extract(
-    body: bytes, *, content_type: str = "", url: str = "", links: bool = False, plain: bool = False
-) -> Extract:
+def extract(body: bytes, *, content_type: str = "", url: str = "", links: bool = False, plain: bool = False) -> Extract:
     """Return what a reader of the page sees; `links` asks for its links too, `plain` says it is no markup."""
     if plain:
         lines = charset.decode(body, content_type, markup=False).replace("\r\n", "\n").replace("\r", "\n")
@@ -239,6 +236,4 @@ def extract(
         texts.append(_text(tree, hidden))
     found = dict.fromkeys(_absolute(base, href) for href in hrefs)
     found.pop("", None)
-    return Extract(
-        "".join(texts).replace("\n", " ").replace("\f", "\n"), title, tuple(found), canonical, language
-    )
+    return Extract("".join(texts).replace("\n", " ").replace("\f", "\n"), title, tuple(found), canonical, language)

@@ -129,7 +129,10 @@ class Judge:
         ids = sorted(set().union(*candidates)) if candidates else []
         states = dict(zip(ids, await self._index.look((id, b"") for id in ids), strict=True))
         kept = {id: state for id, state in states.items() if state is not None and state.kind == "K"}
-        return [self._kept_match(d, {id: kept[id] for id in c if id in kept}) for d, c in zip(documents, candidates, strict=True)]
+        return [
+            self._kept_match(d, {id: kept[id] for id in c if id in kept})
+            for d, c in zip(documents, candidates, strict=True)
+        ]
 
     def _kept_match(self, document: Document, kept: dict[bytes, State]) -> Novel | list[Copy]:
         found: list[Copy] = []

@@ -79,9 +79,7 @@ async def open(
             server = await EmbeddedServer.start(Path(path), appendfsync=settings.store.appendfsync)
             stack.push_async_callback(server.stop)
             redis_url = server.url
-        store = await stack.enter_async_context(
-            await Store.connect(redis_url, timeout=settings.store.connect_timeout)
-        )
+        store = await stack.enter_async_context(await Store.connect(redis_url, timeout=settings.store.connect_timeout))
         index, census = await open_index(store, settings)
         yield Deduplicator(index, census, settings)
 

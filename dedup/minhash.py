@@ -55,9 +55,7 @@ def signature(shingles: U64, slots: int = 256, seed: int = 1) -> U64:
     best = _throw(shingles[:PIECE], slots, seed, 0, _rounds(len(shingles), slots))
     for at in range(PIECE, len(shingles), PIECE):
         other = _throw(shingles[at : at + PIECE], slots, seed, 0, _rounds(len(shingles), slots))
-        best = np.minimum(best - np.uint64(1), other - np.uint64(1)) + np.uint64(
-            1
-        )  # 0, nothing, counts as most
+        best = np.minimum(best - np.uint64(1), other - np.uint64(1)) + np.uint64(1)  # 0, nothing, counts as most
     if not best.all():
         _fill(best, distinct(shingles), slots, seed, _rounds(len(shingles), slots))
     return best

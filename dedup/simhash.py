@@ -34,9 +34,7 @@ def signed_sums(
     [1, -3, 3]
     """
     if bits.shape != (len(weights), width):
-        raise ValueError(
-            f"bits have shape {bits.shape}; {len(weights)} weights need ({len(weights)}, {width})"
-        )
+        raise ValueError(f"bits have shape {bits.shape}; {len(weights)} weights need ({len(weights)}, {width})")
     if weights.dtype.kind == "f":
         # Signs first: 2 * (sum of +w) - total would round where +w and -w cancel exactly.
         signed = np.where(bits, weights[:, None], -weights[:, None])

@@ -90,9 +90,7 @@ def verify(
         return None
     distance = simhash.hamming(a.simhash, b.simhash)
     if distance <= max_distance and estimate >= floor:
-        return Match(
-            "simhash", f"simhash distance {distance} <= {max_distance}", distance, round(estimate, 4)
-        )
+        return Match("simhash", f"simhash distance {distance} <= {max_distance}", distance, round(estimate, 4))
     if estimate >= threshold:
         rule = f"minhash jaccard {estimate:.2f} >= {threshold:g}"
         return Match("minhash", rule, distance, round(estimate, 4))

@@ -84,9 +84,7 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
     """Two runs with one seed write identical files; the labels lie outside the mirror."""
     for run in ("one", "two"):
         write(tmp_path / run / "web", tmp_path / run / "truth.jsonl", seed=1)
-    files = sorted(
-        file.relative_to(tmp_path / "one") for file in (tmp_path / "one").rglob("*") if file.is_file()
-    )
+    files = sorted(file.relative_to(tmp_path / "one") for file in (tmp_path / "one").rglob("*") if file.is_file())
     assert len(files) > 300
     assert all((tmp_path / "one" / f).read_bytes() == (tmp_path / "two" / f).read_bytes() for f in files)
 

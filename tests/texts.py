@@ -40,6 +40,4 @@ def content(of: str) -> Content:
 def document(id: int, of: str, url: str | None = None) -> Document:
     """Return a document whose seniority is its number: the smaller, the more senior."""
     fingerprint = sketch(content(of), SketchParams())
-    return Document.of(
-        id.to_bytes(8, "big"), fingerprint, url=url or f"http://site/{id}", time=1, payload=b"payload8"
-    )
+    return Document.of(id.to_bytes(8, "big"), fingerprint, url=url or f"http://site/{id}", time=1, payload=b"payload8")

@@ -67,9 +67,7 @@ def from_resource(head: Head, record: Record, limits: Limits, content_type: str)
     return _page(head, record, record.start, headers, limits)
 
 
-def _page(  # noqa: PLR0917
-    head: Head, record: Record, start: int, headers: Fields, limits: Limits, status: int = 200
-) -> Item:
+def _page(head: Head, record: Record, start: int, headers: Fields, limits: Limits, status: int = 200) -> Item:
     body = bytes(memoryview(record.buf)[start : record.end])
     try:
         if "chunked" in _value(headers, "transfer-encoding").lower():

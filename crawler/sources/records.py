@@ -152,11 +152,7 @@ class _RunReader:
     def _covered_by_fault(self) -> bool:
         """Did the gzip member break right behind the record? Its checksum covers the record too."""
         feed = self.window.feed
-        return (
-            feed.fault != ""
-            and feed.fault_offset == feed.offset
-            and self._after_newlines() == len(self.window.buf)
-        )
+        return feed.fault != "" and feed.fault_offset == feed.offset and self._after_newlines() == len(self.window.buf)
 
     def _after_newlines(self) -> int:
         match = _NEWLINES.match(self.window.buf, self.window.pos)

@@ -56,9 +56,7 @@ _MAGICS = (
 _TAG = re.compile(
     rb"<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p)[\s>]|<!--", re.I
 )
-_DEEPER = re.compile(
-    rb"<(?:!doctype html|html|head|title|body)[\s>]", re.I
-)  # after a comment, XML or stray text
+_DEEPER = re.compile(rb"<(?:!doctype html|html|head|title|body)[\s>]", re.I)  # after a comment, XML or stray text
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 

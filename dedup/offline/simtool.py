@@ -83,9 +83,7 @@ def run(folder: Path, features: int, bits: int) -> bytes:
     try:
         (folder / "result.txt").write_bytes(text)
     except OSError as error:
-        raise OutputError(
-            f"cannot write result.txt: {error.strerror}; run simtool where you may write"
-        ) from error
+        raise OutputError(f"cannot write result.txt: {error.strerror}; run simtool where you may write") from error
     return blocks[0] if blocks else b""
 
 
@@ -119,9 +117,7 @@ def hash_table(path: Path, features: int, bits: int) -> npt.NDArray[np.uint8]:
     """Return the first `bits` bits of the first `features` lines."""
     lines = _read(path).split()
     if len(lines) < features:
-        raise UsageError(
-            f"{path.name} has {len(lines)} lines for {features} features; give a smaller N or add lines"
-        )
+        raise UsageError(f"{path.name} has {len(lines)} lines for {features} features; give a smaller N or add lines")
     for number, line in enumerate(lines[:features], 1):
         if len(line) < bits or line.strip(b"01"):
             raise UsageError(

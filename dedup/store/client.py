@@ -76,7 +76,9 @@ class Store:
 
     async def _check_version(self) -> None:
         try:
-            info = await (self.client.info("server", target_nodes="random") if self.cluster else self.client.info("server"))
+            info = await (
+                self.client.info("server", target_nodes="random") if self.cluster else self.client.info("server")
+            )
         except _TROUBLE as error:
             raise self._explain(error) from error
         version = str(info["redis_version"])
@@ -84,9 +86,7 @@ class Store:
             raise StoreError(f"the store at {self.name} is version {version}; Winnow needs Redis 7.0 or Valkey")
         mode = info.get("redis_mode") or info.get("server_mode")  # Valkey renamed it
         if mode == "cluster" and not self.cluster:
-            raise StoreError(
-                f"the store at {self.name} is part of a Cluster; name it with redis+cluster://HOST:PORT"
-            )
+            raise StoreError(f"the store at {self.name} is part of a Cluster; name it with redis+cluster://HOST:PORT")
 
     async def get(self, key: bytes) -> bytes | None:
         """Return a plain value."""

@@ -58,7 +58,9 @@ class EmbeddedServer:
                 raise _start_failed(folder)
             if time.monotonic() > deadline:
                 process.kill()
-                raise StoreError(f"the embedded store in {folder} did not load within {timeout:.0f}s; raise start_timeout")
+                raise StoreError(
+                    f"the embedded store in {folder} did not load within {timeout:.0f}s; raise start_timeout"
+                )
             await asyncio.sleep(0.01)
         return server
 
@@ -142,9 +144,7 @@ def _address(folder: Path) -> str:
 
 
 def _client(address: str) -> Redis:
-    return Redis(
-        unix_socket_path=address, socket_connect_timeout=1.0, socket_timeout=5.0, retry=Retry(NoBackoff(), 0)
-    )
+    return Redis(unix_socket_path=address, socket_connect_timeout=1.0, socket_timeout=5.0, retry=Retry(NoBackoff(), 0))
 
 
 async def _answers(address: str) -> bool:

@@ -115,9 +115,7 @@ class NearIndex:
 
     async def win(self, claims: Sequence[Claim]) -> list[State | None]:
         """Return each claim's state after the attempt: W is won, P was challenged, anything else was lost."""
-        items: list[Item] = [
-            ([self.keys.state_of(c.document.id)], [c.document.id, c.epoch, c.version]) for c in claims
-        ]
+        items: list[Item] = [([self.keys.state_of(c.document.id)], [c.document.id, c.epoch, c.version]) for c in claims]
         return await self._states("win", items, [self._lease_ms])
 
     async def commit(self, claims: Sequence[Claim]) -> list[bool]:

@@ -53,7 +53,9 @@ async def test_a_site_is_bounded_and_its_template_stays(store: Store, namespace:
     """Rare lines are forgotten first: the count of a line on every page stays exact."""
     lines = census(store, namespace, max_lines=100)
     for number in range(60):
-        text = "Menu\nFooter\n" + "\n".join(f"story {chr(97 + number % 26)}{chr(97 + i)} {'x' * number}" for i in range(20))
+        text = "Menu\nFooter\n" + "\n".join(
+            f"story {chr(97 + number % 26)}{chr(97 + i)} {'x' * number}" for i in range(20)
+        )
         seen = (await lines.observe([page(number, text)]))["site"]
     known = (await lines.frequent([page(99, "Menu\nFooter")]))["site"]
     assert (known.pages, known.counts.tolist()) == (60, [60, 60])

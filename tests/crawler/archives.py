@@ -15,9 +15,7 @@ DATE = "2024-05-06T07:08:09Z"
 EPOCH = 1714979289
 
 
-def http(
-    body: bytes = HTML, *, status: int = 200, headers: Iterable[str] = ("Content-Type: text/html",)
-) -> bytes:
+def http(body: bytes = HTML, *, status: int = 200, headers: Iterable[str] = ("Content-Type: text/html",)) -> bytes:
     """Return an HTTP response."""
     lines = [f"HTTP/1.1 {status} Whatever", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

@@ -215,9 +215,7 @@ def test_memory(tmp_path: Path) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(broken_archives(), st.integers(0, 7), st.integers(1, 4))
-def test_any_share(
-    tmp_path_factory: pytest.TempPathFactory, broken: tuple[bytes, int], start: int, of: int
-) -> None:
+def test_any_share(tmp_path_factory: pytest.TempPathFactory, broken: tuple[bytes, int], start: int, of: int) -> None:
     """Passes that start late or take a share give the items of the full pass, broken or not."""
     path = tmp_path_factory.getbasetemp() / "share.warc"
     path.write_bytes(broken[0])

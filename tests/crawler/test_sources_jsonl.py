@@ -29,9 +29,7 @@ def line(n: int) -> dict[str, object]:
 
 def test_html_and_text(tmp_path: Path) -> None:
     """html is markup, text is plain; both are UTF-8 and say so."""
-    html, text = items_of(
-        tmp_path, jsonl({"url": "u", "html": "<p>é"}, {"url": "v", "text": "é", "title": 1})
-    )
+    html, text = items_of(tmp_path, jsonl({"url": "u", "html": "<p>é"}, {"url": "v", "text": "é", "title": 1}))
     assert isinstance(html, Page)
     assert isinstance(text, Page)
     assert (html.body, html.plain, html.content_type) == ("<p>é".encode(), False, "text/html; charset=utf-8")

@@ -170,9 +170,7 @@ def test_corrupt_coding(tmp_path: Path) -> None:
     """Half a page is not judged: a coding that breaks is damage."""
     broken = bytearray(gzip.compress(HTML * 50))
     broken[-6] ^= 0xFF
-    item = one(
-        tmp_path, record(http(bytes(broken), headers=["Content-Type: text/html", "Content-Encoding: gzip"]))
-    )
+    item = one(tmp_path, record(http(bytes(broken), headers=["Content-Type: text/html", "Content-Encoding: gzip"])))
     assert reason(item) == "damaged: the gzip coding of the body is corrupt"
 
 
@@ -193,9 +191,7 @@ def test_bomb(tmp_path: Path, coding: str) -> None:
     """A body that decodes to more than the cap is too large, and is not decoded further."""
     make = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress, "zstd": _zstd}
     headers = ["Content-Type: text/html", f"Content-Encoding: {coding}"]
-    item = one(
-        tmp_path, record(http(make[coding](bytes(1 << 24)), headers=headers)), Limits(max_body=1 << 16)
-    )
+    item = one(tmp_path, record(http(make[coding](bytes(1 << 24)), headers=headers)), Limits(max_body=1 << 16))
     assert (reason(item), getattr(item, "damaged", None)) == ("too large", False)
 
 

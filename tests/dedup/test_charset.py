@@ -74,9 +74,7 @@ def test_unknown_label_asks_the_next() -> None:
     assert RUSSIAN in charset.decode(body, "text/html; charset=klingon-8")
 
 
-@pytest.mark.parametrize(
-    "name", ["rot13", "base64", "hex", "zlib", "undefined", "unicode_escape", "utf-7", "idna"]
-)
+@pytest.mark.parametrize("name", ["rot13", "base64", "hex", "zlib", "undefined", "unicode_escape", "utf-7", "idna"])
 def test_codecs_that_are_no_charsets(name: str) -> None:
     """Python codecs that are not charsets of the web are unknown labels."""
     assert charset.decode(b"a\\u0041 +AGE- \xe9", f"text/html; charset={name}") == "a\\u0041 +AGE- é"

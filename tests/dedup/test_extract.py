@@ -83,9 +83,7 @@ def test_invisible_elements_are_out(tag: str) -> None:
     assert lines(f"<p>one</p><{tag}>hidden</{tag}><p>two") == ["one", "two"]
 
 
-@pytest.mark.parametrize(
-    "hidden", ["<!-- <p>x -->", "<script>if (a<b) '<p>x'</script>", "<b title='<p>x'></b>"]
-)
+@pytest.mark.parametrize("hidden", ["<!-- <p>x -->", "<script>if (a<b) '<p>x'</script>", "<b title='<p>x'></b>"])
 def test_tags_that_are_none(hidden: str) -> None:
     """Tags in comments, scripts and attribute values break no line and show no text."""
     assert " ".join(lines(f"<p>one {hidden} two")) == "one two"
@@ -174,9 +172,7 @@ def test_languages(name: str, text: str) -> None:
 
 def test_pieces_read_like_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page parsed in pieces has the text and links it has when parsed at once."""
-    row = (
-        "<tr><td>la<b>be</b>l {0}<td><a href=/{0}>val</a>ue <i>{0}</i></tr><!-- <p> --><script>'<p>'</script>"
-    )
+    row = "<tr><td>la<b>be</b>l {0}<td><a href=/{0}>val</a>ue <i>{0}</i></tr><!-- <p> --><script>'<p>'</script>"
     page = ("<table>" + "".join(row.format(n) for n in range(400)) + "</table>").encode()
     whole = lines(page), extract(page, url="http://h/", links=True).links
     monkeypatch.setattr("dedup.extract.MANY_TAGS", 100)
@@ -205,9 +201,7 @@ def test_hostile_pages_are_quick(name: str) -> None:
         "assert 'end' in extract(body).text\n"
         "print(time.process_time() - start)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert float(done.stdout) < 2  # twice the promise, for a busy machine
 
 
@@ -220,9 +214,7 @@ def test_ten_megabytes() -> None:
 
 soup = st.lists(
     st.one_of(
-        st.sampled_from(
-            [f"<{s}{t}>" for t in (*BLOCK_TAGS, *INLINE_TAGS, *INVISIBLE_TAGS) for s in ("", "/")]
-        ),
+        st.sampled_from([f"<{s}{t}>" for t in (*BLOCK_TAGS, *INLINE_TAGS, *INVISIBLE_TAGS) for s in ("", "/")]),
         st.sampled_from(["<", ">", "<!--", "-->", "<p a='", '"', "\0", "\f", "\n", "&#0;", "&", "<?", "]]>"]),
         st.text(st.characters(codec="utf-8"), max_size=5),
     ),

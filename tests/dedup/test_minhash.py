@@ -106,9 +106,7 @@ def test_bands_are_hit_as_often_as_the_formula_says(similarity: float) -> None:
         hits += bool((bands(signature(a), 21, 6) == bands(signature(b), 21, 6)).any())
     expected = 1 - (1 - similarity**6) ** 21
     # Slots of one permutation are a little less than independent: three deviations, and never less than 1%.
-    assert hits / pairs == pytest.approx(
-        expected, abs=max(0.01, 3 * (expected * (1 - expected) / pairs) ** 0.5)
-    )
+    assert hits / pairs == pytest.approx(expected, abs=max(0.01, 3 * (expected * (1 - expected) / pairs) ** 0.5))
 
 
 def test_bands_share_no_slot() -> None:

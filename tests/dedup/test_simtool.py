@@ -18,9 +18,7 @@ def make(folder: Path, newline: str = "\n", words: int = 60, seed: int = 3) -> N
     rng = random.Random(seed)
     vocabulary = [*STOPWORDS, *("".join(rng.choices("abcde", k=rng.randint(2, 5))) for _ in range(words))]
     articles = [
-        newline.join(
-            [f"1-{i}", *(" ".join(rng.choices(vocabulary, k=9)).capitalize() + ", 12!" for _ in range(4))]
-        )
+        newline.join([f"1-{i}", *(" ".join(rng.choices(vocabulary, k=9)).capitalize() + ", 12!" for _ in range(4))])
         for i in range(1, 41)
     ]
     samples = [f"Sample-{i}{newline}{articles[i].partition(newline)[2]} extra" for i in range(3)]
@@ -147,9 +145,7 @@ def test_a_missing_file_exits_2(folder: Path, capsys: pytest.CaptureFixture[str]
     ("table", "words"),
     [("0101\n" * 3, "3 lines for 30 features"), ("01" * 64 + "\n" + "01x1\n" * 99, "line 2 is not")],
 )
-def test_a_bad_hash_table_exits_2(
-    folder: Path, capsys: pytest.CaptureFixture[str], table: str, words: str
-) -> None:
+def test_a_bad_hash_table_exits_2(folder: Path, capsys: pytest.CaptureFixture[str], table: str, words: str) -> None:
     """Too few hashes, or one that is not 0s and 1s, are named with the line."""
     (folder / "hashvalue.txt").write_text(table)
     assert main(["30", "4"]) == 2
