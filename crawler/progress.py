@@ -147,6 +147,6 @@ def print_summary(summary: dict[str, Any], folder: str, clusters: int) -> None:
     if records:
         console.print(f"other records, only counted: {records}")
     console.print(
-        f"{clusters:,} clusters of copies · {summary['seconds']:,.1f} s · {summary['pages_per_second']:,.0f} pages/s"
+        f"{clusters:,} {'cluster' if clusters == 1 else 'clusters'} of copies · {summary['seconds']:,.1f} s · {summary['pages_per_second']:,.0f} pages/s"
     )
     console.print(f"output in {folder}", soft_wrap=True)
