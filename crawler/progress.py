@@ -146,7 +146,6 @@ def print_summary(summary: dict[str, Any], folder: str, clusters: int) -> None:
     records = ", ".join(f"{count:,} {name}" for name, count in summary["records"].items())
     if records:
         console.print(f"other records, only counted: {records}")
-    console.print(
-        f"{clusters:,} {'cluster' if clusters == 1 else 'clusters'} of copies · {summary['seconds']:,.1f} s · {summary['pages_per_second']:,.0f} pages/s"
-    )
+    groups = f"{clusters:,} {'cluster' if clusters == 1 else 'clusters'} of copies"
+    console.print(f"{groups} · {summary['seconds']:,.1f} s · {summary['pages_per_second']:,.0f} pages/s")
     console.print(f"output in {folder}", soft_wrap=True)
