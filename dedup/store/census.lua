@@ -16,25 +16,18 @@ local CHUNK = 1000
 local most = tonumber(ARGV[1])
 
 local function forget_rare(key, keep)
-  -- halve the tail: lines seen once go first, then twice, until few enough are left
-  local all, count_of = redis.call('HGETALL', key), {}
-  local histogram, left = {}, 0
-  for j = 1, #all, 2 do
-    if all[j] ~= 'n' then
-      local c = tonumber(all[j + 1])
-      count_of[all[j]] = c
-      histogram[c] = (histogram[c] or 0) + 1
-      left = left + 1
-    end
-  end
+  -- lines seen once go first, then those seen twice, until few enough are left
+  local all = redis.call('HGETALL', key)
+  local histogram, left = {}, #all / 2
+  for j = 2, #all, 2 do histogram[all[j]] = (histogram[all[j]] or 0) + 1 end
   local floor = 0
   while left > keep do
     floor = floor + 1
-    left = left - (histogram[floor] or 0)
+    left = left - (histogram[tostring(floor)] or 0)
   end
   local gone = {}
-  for line, c in pairs(count_of) do
-    if c <= floor then gone[#gone + 1] = line end
+  for j = 1, #all, 2 do
+    if all[j] ~= 'n' and tonumber(all[j + 1]) <= floor then gone[#gone + 1] = all[j] end
   end
   for first = 1, #gone, CHUNK do
     redis.call('HDEL', key, unpack(gone, first, math.min(first + CHUNK - 1, #gone)))
