@@ -27,6 +27,7 @@ import numpy as np
 from dedup.model import Match, Stored
 from dedup.settings import SketchSettings
 from dedup.sketch import verify
+from dedup.store.buckets import near_buckets
 from dedup.store.index import Claim, Document, NearIndex
 from dedup.store.records import State
 
@@ -106,12 +107,13 @@ class Judge:
         matches: list[dict[int, Match]] = [{} for _ in documents]
         if len(documents) < 2:
             return matches
-        hashes = np.concatenate([d.inserts for d in documents])
-        owner = np.repeat(np.arange(len(documents)), [len(d.inserts) for d in documents])
+        hashes = np.concatenate([d.buckets for d in documents])
+        owner = np.repeat(np.arange(len(documents)), [len(d.buckets) for d in documents])
         order = np.argsort(hashes, kind="stable")
         hashes, owner = hashes[order], owner[order]
-        probes = np.concatenate([d.probes for d in documents])
-        asker = np.repeat(np.arange(len(documents)), [len(d.probes) for d in documents])
+        near = [near_buckets(d.buckets) for d in documents]
+        probes = np.concatenate(near)
+        asker = np.repeat(np.arange(len(documents)), [len(row) for row in near])
         left, right = np.searchsorted(hashes, probes, "left"), np.searchsorted(hashes, probes, "right")
         # everybody meets itself; only what meets another is worth a look
         others = (right - left > 1) | ((right > left) & (owner[np.minimum(left, len(owner) - 1)] != asker))

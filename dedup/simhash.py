@@ -5,8 +5,8 @@ plus its weight where its hash has a 1, minus its weight where it has a 0; the f
 Here features are shingle hashes and the weight of one is how often it occurs.
 
 Finding all fingerprints within distance 3 needs no scan: of two 32-bit halves one holds at most one of the
-three differing bits, so a page is stored under its 2 halves and looked up under each half and its 32
-neighbours.
+three differing bits, and of that half's two quarters one holds none. So a page is stored under its 4 quarters, and
+looked up under each quarter where the other quarter of the same half differs in at most one bit.
 
 Invariant: hamming(a, b) <= 3 implies that block_keys(a) and probe_keys(b) share a value.
 """
@@ -20,7 +20,7 @@ from dedup.model import I64, U64, Bools
 
 Sums = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
-MAX_DISTANCE = 3  # what two halves at radius 1 can promise
+MAX_DISTANCE = 3  # what the quarters can promise
 _BLOCK = 255  # the most ones that a byte can count
 _PIECE = _BLOCK << 8  # hashes taken apart at once: 64 bytes each
 
@@ -97,24 +97,25 @@ def hamming_many(a: int, others: U64) -> I64:
     return distances
 
 
-def halves(simhash: int) -> tuple[int, int]:
-    """Return the low and the high 32 bits.
+def quarters(simhash: int) -> tuple[int, int, int, int]:
+    """Return the four 16-bit quarters, the lowest first.
 
-    >>> halves(0x00000001_0000000A)
-    (10, 1)
+    >>> quarters(0x0004_0003_0002_0001)
+    (1, 2, 3, 4)
     """
-    return simhash & 0xFFFFFFFF, simhash >> 32
+    return simhash & 0xFFFF, simhash >> 16 & 0xFFFF, simhash >> 32 & 0xFFFF, simhash >> 48
 
 
 def block_keys(simhash: int) -> U64:
-    """Return the 2 bucket values that a page is stored under: table number + 1 above the half's 32 bits."""
-    low, high = halves(simhash)
-    return np.array([1 << 32 | low, 2 << 32 | high], np.uint64)
+    """Return the 4 values that a page is stored under: table number + 1, a quarter, and its half's other quarter."""
+    a, b, c, d = quarters(simhash)
+    pairs = ((1, a, b), (2, b, a), (3, c, d), (4, d, c))
+    return np.array([table << 32 | quarter << 16 | sibling for table, quarter, sibling in pairs], np.uint64)
 
 
 def probe_keys(simhash: int) -> U64:
-    """Return the 66 bucket values that hold every page within distance 3: each half and its 32 neighbours."""
-    return (block_keys(simhash)[:, None] ^ _FLIPS).ravel()
+    """Return the 68 values that hold every page within distance 3: each key, and with one bit of its sibling off."""
+    return (block_keys(simhash)[:, None] ^ FLIPS).ravel()
 
 
-_FLIPS: U64 = np.concatenate([np.zeros(1, np.uint64), np.uint64(1) << np.arange(32, dtype=np.uint64)])
+FLIPS: U64 = np.concatenate([np.zeros(1, np.uint64), np.uint64(1) << np.arange(16, dtype=np.uint64)])

@@ -1,8 +1,12 @@
 """Where a fingerprint stands in the store, and where to look for its like.
 
-Every way to find a page (exact digest, SimHash half, MinHash band) comes down to a 64-bit bucket hash: its top byte
-is the group, its low four bytes the tag in the group's shards. 40 bits in all: at 10^7 pages a probe of 88 buckets
-meets a stranger in one of about 10^3 pages, and the stranger fails verification.
+Every way to find a page comes down to a 64-bit bucket hash: its top byte is the group, its low four bytes the tag in
+the group's shards. Exact digests and MinHash bands use 40 mixed bits: at 10^7 pages a probe meets a stranger in one of
+about 10^3 pages, and the stranger fails verification.
+
+SimHash quarters are looked for with one bit of tolerance. Their group and the low half of their tag say which quarter,
+the high half of the tag is the other quarter of the same half as it is: all that may match lie in one shard, and the
+script compares the high halves bit by bit.
 """
 
 from __future__ import annotations
@@ -12,26 +16,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from dedup.model import U64, Fingerprint
-from dedup.simhash import probe_keys
+from dedup.simhash import FLIPS, block_keys
 from dedup.store.keys import GROUPS
 
+QUARTERS = slice(1, 5)  # of a row of buckets, where there are more than two
+
 _EXACT, _CONTENT, _SIMHASH = np.uint64(1 << 62), np.uint64(2 << 62), np.uint64(3 << 60)
-_STANDING = [0, 1, 34]  # of exact, low half and its 32 neighbours, high half and its: those not off by a bit
+_PLACE = np.uint64(0xFF00_0000_0000_FFFF)  # the bits that choose group and shard
+_FLIPS = FLIPS << np.uint64(16)
+_KINDS = np.zeros(1024, np.uint8)  # of the queries of a row, in order
+_KINDS[QUARTERS] = 1
 
 
-def buckets(fingerprint: Fingerprint) -> tuple[U64, U64]:
-    """Return the buckets that a kept page stands in (3 and one a band), and those to look for its like in.
-
-    The second are the first and the SimHash halves one bit away.
-    """
+def buckets(fingerprint: Fingerprint) -> U64:
+    """Return the buckets that a page stands in: exact, 4 quarters, one a band; or exact and content if it is short."""
     exact = np.frombuffer(fingerprint.exact, np.uint64) ^ _EXACT
     if not fingerprint.sketches:  # too short to resemble anything but its equal
         content = np.frombuffer(fingerprint.content, np.uint64) ^ _CONTENT
-        both = _mix(np.concatenate([exact, content]))
-        return both, both
-    mixed = _mix(np.concatenate([exact, probe_keys(fingerprint.simhash) ^ _SIMHASH]))
-    bands = [sketch.bands for sketch in fingerprint.sketches]
-    return np.concatenate([mixed[_STANDING], *bands]), np.concatenate([mixed, *bands])
+        return _mix(np.concatenate([exact, content]))
+    keys = block_keys(fingerprint.simhash)
+    quarters = _mix((keys >> np.uint64(16)) ^ _SIMHASH) & _PLACE
+    quarters |= (keys & np.uint64(0xFFFF)) << np.uint64(16)
+    return np.concatenate([_mix(exact), quarters, *(sketch.bands for sketch in fingerprint.sketches)])
+
+
+def near_buckets(row: U64) -> U64:
+    """Return all buckets in which the like of a page may stand: its own, and its quarters a bit away."""
+    if len(row) <= 2:
+        return row
+    return np.concatenate([row, (row[QUARTERS, None] ^ _FLIPS[1:]).ravel()])
 
 
 def _mix(values: U64) -> U64:
@@ -42,24 +55,26 @@ def _mix(values: U64) -> U64:
 
 
 def grouped(rows: Sequence[U64], ids: Sequence[bytes] | None = None) -> list[tuple[int, bytes, U64]]:
-    """Return (group, packed queries, who asked) for each group that the rows of bucket hashes touch.
+    """Return (group, packed queries, who asked) for each group that the rows of buckets touch.
 
-    Without ids a query is the 4-byte tag; with them it is the 12-byte record tag + id. `who asked` gives, for each
-    query in the packed order, the index of its row.
+    A query is the 4-byte tag and a byte that is 1 for a quarter, with the 8-byte id behind it if ids are given. `who
+    asked` gives, for each query in the packed order, the index of its row.
     """
     sizes = [len(row) for row in rows]
     if not sum(sizes):
         return []
     hashes = np.concatenate(rows)
     owner = np.repeat(np.arange(len(rows), dtype=np.uint64), sizes)
+    near = np.concatenate([_KINDS[: len(row)] if len(row) > 2 else _KINDS[:1].repeat(len(row)) for row in rows])
     group = (hashes >> np.uint64(56)).astype(np.int64)
     order = np.argsort(group, kind="stable")
-    hashes, owner, group = hashes[order], owner[order], group[order]
+    hashes, owner, group, near = hashes[order], owner[order], group[order], near[order]
     tags = hashes.astype(np.uint32).view(np.uint8).reshape(-1, 4)
+    columns = [tags, near[:, None]]
     if ids is not None:
-        of = np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 8)[owner.astype(np.int64)]
-        tags = np.concatenate([tags, of], axis=1)
-    packed, width = tags.tobytes(), tags.shape[1]
+        columns.append(np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 8)[owner.astype(np.int64)])
+    queries = np.concatenate(columns, axis=1)
+    packed, width = queries.tobytes(), queries.shape[1]
     edges = np.searchsorted(group, np.arange(GROUPS + 1))
     return [
         (g, packed[edges[g] * width : edges[g + 1] * width], owner[edges[g] : edges[g + 1]])

@@ -29,13 +29,12 @@ class Document(msgspec.Struct, frozen=True):
     id: bytes  # 8 bytes; smaller is senior
     fingerprint: Fingerprint
     stored: Stored
-    inserts: U64  # the buckets it stands in
-    probes: U64  # the buckets its like may stand in
+    buckets: U64  # where it stands, and is looked for
 
     @classmethod
     def of(cls, id: bytes, fingerprint: Fingerprint, *, url: str, time: int | None, payload: bytes) -> Self:
         stored = records.stored(fingerprint, url=url, time=time, payload=payload)
-        return cls(id, fingerprint, stored, *buckets(fingerprint))
+        return cls(id, fingerprint, stored, buckets(fingerprint))
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -84,7 +83,7 @@ class NearIndex:
 
     async def probe(self, documents: Sequence[Document]) -> list[set[bytes]]:
         """Return for each document the ids of all others it could match. Writes nothing."""
-        groups = grouped([d.probes for d in documents])
+        groups = grouped([d.buckets for d in documents])
         items: list[Item] = [([self.keys.buckets[g]], [packed]) for g, packed, _ in groups]
         answers = await self.store.run("probe", items)
         return _by_asker(answers, [who for _, _, who in groups], len(documents))
@@ -103,7 +102,7 @@ class NearIndex:
 
     async def insert(self, documents: Sequence[Document]) -> list[set[bytes]]:
         """Put documents into their buckets; return the ids of the others there (INSERT and READ in one step)."""
-        groups = grouped([d.inserts for d in documents], [d.id for d in documents])
+        groups = grouped([d.buckets for d in documents], [d.id for d in documents])
         items: list[Item] = [([self.keys.buckets[g]], [packed]) for g, packed, _ in groups]
         answers = await self.store.run("insert", items)
         return _by_asker(answers, [who for _, _, who in groups], len(documents))
@@ -126,7 +125,7 @@ class NearIndex:
     async def release(self, claims: Sequence[Claim]) -> None:
         """Take losers out of the arena: buckets first, so that nobody finds a document without a state."""
         documents = [c.document for c in claims]
-        groups = grouped([d.inserts for d in documents], [d.id for d in documents])
+        groups = grouped([d.buckets for d in documents], [d.id for d in documents])
         await self.store.run("remove", [([self.keys.buckets[g]], [packed]) for g, packed, _ in groups])
         items: list[Item] = [([self.keys.state_of(c.document.id)], [c.document.id, c.epoch]) for c in claims]
         await self.store.run("release", items)

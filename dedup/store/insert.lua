@@ -1,14 +1,42 @@
 -- Put documents into buckets, and say who else stands there: INSERT and READ of the claim protocol in one step.
 --
 -- KEYS[i]  the root of a bucket group, as in probe.lua
--- ARGV[i]  12-byte records to add: tag (4), document id (8)
--- returns  for each group one string of 10-byte answers, as probe.lua: the other documents in each record's bucket
+-- ARGV[i]  13-byte entries to add: tag (4), 1 for a SimHash quarter else 0, document id (8)
+-- returns  for each group one string of 10-byte answers, as probe.lua: the other documents in each entry's bucket,
+--          found as a probe finds them
 -- cost     O(shard) a record; at most one shard split a record
 --
 -- Idempotent: a record that stands already is not added again. Values are written whole, because an appended
 -- string would keep room for growth that a packed index cannot afford.
 
 local LOAD = 48  -- records a shard at which the group gets one more
+local MOST = 65536  -- shards a group: see probe.lua
+
+-- Append to `found` who stands in a bucket: (query number, id). A quarter (near) is matched by the low half of its tag,
+-- the high halves may differ in one bit.
+local function meet(found, records, tag, near, number, except)
+  local key = near and string.sub(tag, 1, 2) or tag
+  local high = near and struct.unpack('<I2', tag, 3)
+  local mine = false
+  local pos = string.find(records, key, 1, true)
+  while pos do
+    local step = 1
+    if pos % 12 == 1 then
+      step = 12
+      local off = near and bit.bxor(high, (struct.unpack('<I2', records, pos + 2))) or 0
+      if bit.band(off, off - 1) == 0 then
+        local id = string.sub(records, pos + 4, pos + 11)
+        if id ~= except then
+          found[#found + 1] = struct.pack('<I2', number) .. id
+        elseif off == 0 then
+          mine = true
+        end
+      end
+    end
+    pos = string.find(records, key, pos + step, true)
+  end
+  return mine
+end
 
 local function shard_of(tag, shards, level)
   local shard = tag % (level * 2)
@@ -18,7 +46,7 @@ end
 
 local answers = {}
 for i = 1, #KEYS do
-  local root, records = KEYS[i], ARGV[i]
+  local root, entries = KEYS[i], ARGV[i]
   local size = redis.call('HMGET', root, 'n', 'c')
   local shards, count = tonumber(size[1] or 1), tonumber(size[2] or 0)
   local before_shards, before_count = shards, count
@@ -31,31 +59,16 @@ for i = 1, #KEYS do
     return held[shard]
   end
 
-  for q = 1, #records / 12 do
-    local record = string.sub(records, q * 12 - 11, q * 12)
-    local tag, id = string.sub(record, 1, 4), string.sub(record, 5)
+  for q = 1, #entries / 13 do
+    local tag, id = string.sub(entries, q * 13 - 12, q * 13 - 9), string.sub(entries, q * 13 - 7, q * 13)
     local shard = shard_of(struct.unpack('<I4', tag), shards, level)
     local stored = load(shard)
-    local mine = false
-    local pos = string.find(stored, tag, 1, true)
-    while pos do
-      if pos % 12 == 1 then
-        local other = string.sub(stored, pos + 4, pos + 11)
-        if other == id then
-          mine = true
-        else
-          found[#found + 1] = struct.pack('<I2', q - 1) .. other
-        end
-        pos = string.find(stored, tag, pos + 12, true)
-      else
-        pos = string.find(stored, tag, pos + 1, true)
-      end
-    end
+    local mine = meet(found, stored, tag, string.byte(entries, q * 13 - 8) == 1, q - 1, id)
     if not mine then
-      held[shard], dirty[shard] = stored .. record, true
+      held[shard], dirty[shard] = stored .. tag .. id, true
       count = count + 1
     end
-    if count > shards * LOAD then
+    if count > shards * LOAD and shards < MOST then
       -- linear hashing: shard (shards - level) gives the records whose next bit is set to the new one
       local old, stay, go = shards - level, {}, {}
       local stored_old = load(old)

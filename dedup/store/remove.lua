@@ -1,20 +1,20 @@
 -- Take documents out of their buckets: what a loser does, and forget.
 --
 -- KEYS[i]  the root of a bucket group, as in probe.lua
--- ARGV[i]  12-byte records to remove: tag (4), document id (8)
+-- ARGV[i]  13-byte entries to remove, as in insert.lua
 -- returns  how many were there
 -- cost     O(shard) a record
 
 local removed = 0
 for i = 1, #KEYS do
-  local root, records = KEYS[i], ARGV[i]
+  local root, entries = KEYS[i], ARGV[i]
   local shards = tonumber(redis.call('HGET', root, 'n') or 0)
   if shards > 0 then
     local level = 1
     while level * 2 <= shards do level = level * 2 end
     local gone = 0
-    for q = 1, #records / 12 do
-      local record = string.sub(records, q * 12 - 11, q * 12)
+    for q = 1, #entries / 13 do
+      local record = string.sub(entries, q * 13 - 12, q * 13 - 9) .. string.sub(entries, q * 13 - 7, q * 13)
       local shard = struct.unpack('<I4', record) % (level * 2)
       if shard >= shards then shard = shard - level end
       local name = root .. ':' .. shard

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from dedup.errors import IndexMismatch, StoreError
@@ -53,6 +54,28 @@ async def test_a_batch_ends_as_if_its_pages_came_one_by_one(store: Store, namesp
     outcomes = await settle(index(store, namespace), *batch)
     assert outcomes[0] == Novel()
     assert all(isinstance(o, Copy) and o.of.url == "http://site/9" for o in outcomes[1:])
+
+
+@pytest.mark.parametrize("flips", [(0, 17, 40), (3, 4, 60), (1, 2, 3), (16, 33, 50), (15, 31, 63), (5,), ()])
+async def test_simhashes_within_three_bits_meet(store: Store, namespace: str, flips: tuple[int, ...]) -> None:
+    """Wherever up to three bits differ, a probe finds the page, and so does whoever is inserted next to it."""
+    near = index(store, namespace)
+    page, other = document(1, text(1)), document(2, text(2))
+    simhash = page.fingerprint.simhash
+    for flip in flips:
+        simhash ^= 1 << flip
+    twin = Document.of(
+        other.id,
+        msgspec.structs.replace(other.fingerprint, simhash=simhash),
+        url="http://twin/",
+        time=1,
+        payload=bytes(8),
+    )
+    await near.insert([page])
+    assert await near.probe([twin]) == [{page.id}]
+    assert await near.insert([twin]) == [{page.id}]
+    assert await near.insert([twin]) == [{page.id}]
+    assert await near.probe([page]) == [{page.id, twin.id}]
 
 
 async def test_a_probe_writes_nothing(store: Store, namespace: str) -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from dedup.simhash import (
     block_keys,
     fingerprint,
-    halves,
     hamming,
     hamming_many,
     probe_keys,
+    quarters,
     signed_sums,
     simhash64,
 )
@@ -87,10 +87,9 @@ def test_hamming_counts_differing_bits(a: int, others: list[int]) -> None:
 
 
 @given(u64)
-def test_halves_make_the_whole(a: int) -> None:
-    """The two halves put together are the fingerprint."""
-    low, high = halves(a)
-    assert high << 32 | low == a
+def test_quarters_make_the_whole(a: int) -> None:
+    """The four quarters put together are the fingerprint."""
+    assert sum(quarter << 16 * i for i, quarter in enumerate(quarters(a))) == a
 
 
 @given(u64, st.sets(st.integers(0, 63), max_size=3))
@@ -103,14 +102,13 @@ def test_within_distance_3_a_probe_meets_a_block(a: int, flipped: set[int]) -> N
 
 
 @given(u64)
-def test_there_are_66_distinct_probes(a: int) -> None:
-    """66 different values are probed, and the 2 stored ones are among them."""
+def test_there_are_68_distinct_probes(a: int) -> None:
+    """68 different values are probed, and the 4 stored ones are among them."""
     probes = probe_keys(a).tolist()
-    assert len(set(probes)) == len(probes) == 66
+    assert len(set(probes)) == len(probes) == 68
     assert set(block_keys(a).tolist()) <= set(probes)
 
 
 def test_tables_do_not_mix() -> None:
-    """Equal low and high halves are different bucket values."""
-    low, high = block_keys(0x00000007_00000007).tolist()
-    assert low != high
+    """Equal quarters in different places are different values."""
+    assert len(set(block_keys(0x0007_0007_0007_0007).tolist())) == 4
