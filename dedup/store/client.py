@@ -30,6 +30,7 @@ Item = tuple[Sequence[bytes], Sequence[bytes | int]]  # the keys and the argumen
 _ITEMS_A_CALL = 2000  # bounds how long one script may hold up the server
 _CONNECTIONS = 32  # calls under way at once; more of them wait here
 _OLDEST = (7, 0)
+_INCLUDE = re.compile(r"^-- include (\S+)$", re.MULTILINE)
 _TROUBLE = (refused.RedisError, refused.RedisClusterException, OSError)
 _SCHEMES = "redis://, rediss://, unix:// or redis+cluster://"
 
@@ -199,5 +200,10 @@ def _tag(key: bytes) -> bytes:
 
 @functools.cache
 def _script(name: str) -> tuple[str, str]:
-    text = resources.files(__package__).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    """Return a script with what it includes, and its digest."""
+    text = _INCLUDE.sub(lambda match: _lua(match[1]), _lua(f"{name}.lua"))
     return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _lua(file: str) -> str:
+    return resources.files(__package__).joinpath(file).read_text(encoding="utf-8")

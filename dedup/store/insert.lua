@@ -10,39 +10,9 @@
 -- string would keep room for growth that a packed index cannot afford.
 
 local LOAD = 48  -- records a shard at which the group gets one more
-local MOST = 65536  -- shards a group: see probe.lua
+local MOST = 65536  -- shards a group: see shards.lua
 
--- Append to `found` who stands in a bucket: (query number, id). A quarter (near) is matched by the low half of its tag,
--- the high halves may differ in one bit.
-local function meet(found, records, tag, near, number, except)
-  local key = near and string.sub(tag, 1, 2) or tag
-  local high = near and struct.unpack('<I2', tag, 3)
-  local mine = false
-  local pos = string.find(records, key, 1, true)
-  while pos do
-    local step = 1
-    if pos % 12 == 1 then
-      step = 12
-      local off = near and bit.bxor(high, (struct.unpack('<I2', records, pos + 2))) or 0
-      if bit.band(off, off - 1) == 0 then
-        local id = string.sub(records, pos + 4, pos + 11)
-        if id ~= except then
-          found[#found + 1] = struct.pack('<I2', number) .. id
-        elseif off == 0 then
-          mine = true
-        end
-      end
-    end
-    pos = string.find(records, key, pos + step, true)
-  end
-  return mine
-end
-
-local function shard_of(tag, shards, level)
-  local shard = tag % (level * 2)
-  if shard >= shards then shard = shard - level end
-  return shard
-end
+-- include shards.lua
 
 local answers = {}
 for i = 1, #KEYS do
@@ -50,8 +20,7 @@ for i = 1, #KEYS do
   local size = redis.call('HMGET', root, 'n', 'c')
   local shards, count = tonumber(size[1] or 1), tonumber(size[2] or 0)
   local before_shards, before_count = shards, count
-  local level = 1
-  while level * 2 <= shards do level = level * 2 end
+  local level = level_of(shards)
 
   local held, dirty, found = {}, {}, {}
   local function load(shard)
@@ -61,7 +30,7 @@ for i = 1, #KEYS do
 
   for q = 1, #entries / 13 do
     local tag, id = string.sub(entries, q * 13 - 12, q * 13 - 9), string.sub(entries, q * 13 - 7, q * 13)
-    local shard = shard_of(struct.unpack('<I4', tag), shards, level)
+    local shard = shard_of(tag, shards, level)
     local stored = load(shard)
     local mine = meet(found, stored, tag, string.byte(entries, q * 13 - 8) == 1, q - 1, id)
     if not mine then

@@ -5,19 +5,18 @@
 -- returns  how many were there
 -- cost     O(shard) a record
 
+-- include shards.lua
+
 local removed = 0
 for i = 1, #KEYS do
   local root, entries = KEYS[i], ARGV[i]
   local shards = tonumber(redis.call('HGET', root, 'n') or 0)
   if shards > 0 then
-    local level = 1
-    while level * 2 <= shards do level = level * 2 end
+    local level = level_of(shards)
     local gone = 0
     for q = 1, #entries / 13 do
       local record = string.sub(entries, q * 13 - 12, q * 13 - 9) .. string.sub(entries, q * 13 - 7, q * 13)
-      local shard = struct.unpack('<I4', record) % (level * 2)
-      if shard >= shards then shard = shard - level end
-      local name = root .. ':' .. shard
+      local name = root .. ':' .. shard_of(record, shards, level)
       local stored = redis.call('GET', name) or ''
       local pos = string.find(stored, record, 1, true)
       while pos and pos % 12 ~= 1 do pos = string.find(stored, record, pos + 1, true) end
