@@ -34,6 +34,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from crawler.pipeline import FIRST_BATCH
 from crawler.sources.folder import file_url
 from dedup.boilerplate import site_of
 from dedup.extract import extract
@@ -151,7 +152,7 @@ def stripped_words(pages: dict[str, Tokens], settings: Settings) -> dict[str, tu
     The worker counts a batch of pages, then strips them by what is known so far; a site's pages wait until it
     has shown enough.
     """
-    census, batch = settings.census, settings.replay.batch
+    census = settings.census
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     seen: Counter[str] = Counter()
     waiting: dict[str, list[str]] = defaultdict(list)
@@ -166,7 +167,8 @@ def stripped_words(pages: dict[str, Tokens], settings: Settings) -> dict[str, tu
             out[url] = tokens.words[np.repeat(kept, sizes)], int(np.count_nonzero(~kept))
 
     urls = list(pages)
-    for start in range(0, len(urls), batch):
+    start, batch = 0, min(FIRST_BATCH, settings.replay.batch)
+    while start < len(urls):
         for url in urls[start : start + batch]:
             site = site_of(url)
             seen[site] += 1
@@ -174,6 +176,7 @@ def stripped_words(pages: dict[str, Tokens], settings: Settings) -> dict[str, tu
             waiting[site].append(url)
         for site in [site for site in waiting if seen[site] >= census.min_pages]:
             judge(site)
+        start, batch = start + batch, min(2 * batch, settings.replay.batch)
     for site in list(waiting):
         judge(site)
     return out

@@ -38,7 +38,7 @@ from dedup.verdicts import failed, judged, thin
 Numbered = tuple[Position, Item]
 _T = TypeVar("_T")
 
-_FIRST_BATCH = 16  # and twice as many each time, so that all stages soon have work
+FIRST_BATCH = 16  # and twice as many each time, so that all stages soon have work
 _AT_ONCE = 8  # pages between two looks at the event loop: about ten milliseconds
 
 
@@ -107,7 +107,7 @@ class Pipeline:
 
     def _batches(self, items: Iterable[Numbered]) -> Iterator[list[Numbered]]:
         batch: list[Numbered] = []
-        size, wanted = 0, min(_FIRST_BATCH, self._settings.batch)
+        size, wanted = 0, min(FIRST_BATCH, self._settings.batch)
         for numbered in items:
             batch.append(numbered)
             size += len(numbered[1].body) if isinstance(numbered[1], Page) else 0
