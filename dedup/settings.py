@@ -72,8 +72,8 @@ class KeptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    batch: int = 128
-    batch_bytes: Size = Size(16 * 2**20)
+    batch: int = 256
+    batch_bytes: Size = Size(8 * 2**20)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
