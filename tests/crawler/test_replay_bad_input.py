@@ -23,21 +23,14 @@ from tests.crawler.running import (
 )
 from tests.texts import text
 
+pytestmark = pytest.mark.usefixtures("no_server_is_left")
+
 PAGES = web(20)
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     return save_jsonl(tmp_path / "good.jsonl", PAGES)
-
-
-@pytest.fixture(autouse=True)
-def no_server_is_left(out: Path) -> Iterator[None]:
-    """Also a run that fails takes its server with it."""
-    yield
-    left = running.servers_of(out)
-    running.end_servers(out)
-    assert not left
 
 
 def reasons(out: Path) -> list[str]:

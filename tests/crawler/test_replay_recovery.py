@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,8 @@ from tests.crawler.running import (
 )
 from tests.servers import wait_for
 
+pytestmark = pytest.mark.usefixtures("no_server_is_left")
+
 PAGES = web(240)
 SHORT_LEASE = ("--set", "index.lease=1s")  # what a killed worker had claimed is free again soon
 
@@ -31,15 +32,6 @@ SHORT_LEASE = ("--set", "index.lease=1s")  # what a killed worker had claimed is
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     return save_jsonl(tmp_path / "pages.jsonl", PAGES)
-
-
-@pytest.fixture(autouse=True)
-def no_server_is_left(out: Path) -> Iterator[None]:
-    """Whatever a test does to a run, at its end the folder's server is gone."""
-    yield
-    left = running.servers_of(out)
-    running.end_servers(out)
-    assert not left
 
 
 def test_a_signal_drains_and_the_same_command_goes_on(saved: Path, out: Path) -> None:
