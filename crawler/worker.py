@@ -104,7 +104,7 @@ class Worker:
 
             try:
                 async with await Store.connect(job.store, timeout=job.settings.store.connect_timeout) as store:
-                    index, census = await open_index(store, job.settings)
+                    index, census = await open_index(store, job.settings, f"{job.run} {self._name}".encode())
                     pipeline = Pipeline(
                         run=bytes.fromhex(job.run),
                         params=index.params,

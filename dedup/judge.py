@@ -1,7 +1,7 @@
 """From fingerprints to outcomes: the claim protocol of DESIGN decision 3, over batches of documents.
 
 R(a, b) is "they share a bucket and verify() agrees". Whatever the number of workers, kept pages are pairwise not R
-and every copy is R to a kept page. The steps:
+and every copy is R to a kept page. The steps (docs/claims.md says why they are enough):
 
     PROBE     whoever is R to a kept page is its copy, and nothing is written
     REGISTER  the others announce themselves: S[d] = pending
@@ -9,6 +9,8 @@ and every copy is R to a kept page. The steps:
     rivals    kept: d is its copy.  Pending and junior: challenge it.  Pending and senior, or won: wait
     WIN       pending -> won, unless somebody challenged d since it looked
     COMMIT    once the bytes are on disk: won -> kept
+
+A standalone server does the first five in one script for whoever meets nobody, which is nearly every novel page.
 
 A junior waits for a senior and a winner waits for nobody, so no two wait for each other; winners are made durable
 before anybody waits. Within a batch the order of the input decides: a page enters only when every earlier page
@@ -18,12 +20,12 @@ that it matches has its outcome, so a batch ends as if its pages had come one by
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
+from dedup.contest import Contest, Copy, Novel, Outcome, best
 from dedup.model import Match, Stored
 from dedup.settings import SketchSettings
 from dedup.sketch import verify
@@ -31,24 +33,20 @@ from dedup.store.buckets import near_buckets
 from dedup.store.index import Claim, Document, NearIndex
 from dedup.store.records import State
 
+__all__ = ["Copy", "Judge", "Keep", "Novel", "Outcome"]
+
 Keep = Callable[[Sequence[Document]], Awaitable[None]]
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.002, 0.25
 
 
-class Novel(msgspec.Struct, frozen=True):
-    """Nobody has it: the page is kept."""
+class _Known(msgspec.Struct, frozen=True):
+    """What the first look at the index says of a document."""
 
-
-class Copy(msgspec.Struct, frozen=True):
-    """The page is a copy of a kept one."""
-
-    of: Stored
-    match: Match
-    since: float = math.inf  # when the other was kept; pages of the same batch come last, in their order
-
-
-Outcome = Novel | Copy
+    copies: list[Copy] = []
+    kept_before: bool = False  # by this very page, before a crash
+    itself: Claim | None = None  # a claim of this very page, whose answer was lost on its way
+    won: Claim | None = None
 
 
 class Judge:
@@ -66,28 +64,26 @@ class Judge:
         claim was lost in between.
         """
         earlier = self._matches_within(documents)
-        known = await self._kept_matches(documents)
-        again = [d for d, found in zip(documents, known, strict=True) if isinstance(found, Novel)]
+        known = await self._first_look(documents, earlier)
+        again = [d for d, found in zip(documents, known, strict=True) if found.kept_before]
         if again:
             await keep(again)  # committed before a crash, which may have cost their bytes
         outcomes: dict[int, Outcome] = {}
         while len(outcomes) < len(documents):
             contenders: list[int] = []
-            for i in range(len(documents)):
+            for i, found in enumerate(known):
                 if i in outcomes or any(j not in outcomes for j in earlier[i]):
                     continue
-                found = known[i]
-                if isinstance(found, Novel):
-                    outcomes[i] = found
-                    continue
                 here = [Copy(documents[j].stored, m) for j, m in earlier[i].items() if isinstance(outcomes[j], Novel)]
-                if found or here:
-                    outcomes[i] = _best([*found, *here])
+                if found.kept_before:
+                    outcomes[i] = Novel()
+                elif found.copies or here:
+                    outcomes[i] = best([*found.copies, *here])
                 else:
                     contenders.append(i)
             if contenders:
                 # later pages of this round may match these: they wait for the next one
-                settled = await self._contest([documents[i] for i in contenders], keep, take_back)
+                settled = await self._contest([(documents[i], known[i]) for i in contenders], keep, take_back)
                 outcomes.update(zip(contenders, settled, strict=True))
         return [outcomes[i] for i in range(len(documents))]
 
@@ -125,145 +121,60 @@ class Judge:
                 matches[i][j] = match
         return matches
 
-    async def _kept_matches(self, documents: Sequence[Document]) -> list[Novel | list[Copy]]:
-        """Return for each document the kept pages it is R to, or Novel where it was kept itself before a crash."""
-        candidates = await self._index.probe(documents)
-        ids = sorted(set().union(*candidates)) if candidates else []
-        states = dict(zip(ids, await self._index.look((id, b"") for id in ids), strict=True))
-        kept = {id: state for id, state in states.items() if state is not None and state.kind == "K"}
-        return [
-            self._kept_match(d, {id: kept[id] for id in c if id in kept})
-            for d, c in zip(documents, candidates, strict=True)
+    async def _first_look(self, documents: Sequence[Document], earlier: Sequence[Mapping[int, Match]]) -> list[_Known]:
+        """PROBE for all; on a standalone server, whoever meets nobody comes back as a winner."""
+        found: list[Claim | set[bytes]] = [set() for _ in documents]
+        free = [] if self._index.store.cluster else [i for i, matches in enumerate(earlier) if not matches]
+        for i, answer in zip(free, await self._index.claim([documents[i] for i in free]), strict=True):
+            found[i] = answer
+        rest = list(range(len(documents))) if self._index.store.cluster else [i for i, m in enumerate(earlier) if m]
+        for i, candidates in zip(rest, await self._index.probe([documents[i] for i in rest]), strict=True):
+            found[i] = candidates
+        numbers = sorted({number for answer in found if isinstance(answer, set) for number in answer})
+        states = dict(zip(numbers, await self._index.look((number, b"") for number in numbers), strict=True))
+        known = [
+            _Known(won=answer) if isinstance(answer, Claim) else self._known(document, {n: states[n] for n in answer})
+            for document, answer in zip(documents, found, strict=True)
         ]
+        # nothing goes on with the claim of a former life: it leaves, and enters again if it must
+        former = [Claim(d, self._index.former.pop(d.id)) for d in documents if d.id in self._index.former]
+        await self._index.release([*former, *(k.itself for k in known if k.itself is not None)])
+        return known
 
-    def _kept_match(self, document: Document, kept: dict[bytes, State]) -> Novel | list[Copy]:
-        found: list[Copy] = []
-        for id, state in kept.items():
-            stored = self._index.decode(state.record)
-            if id == document.id and _same_page(document, stored):
-                return Novel()
-            if (match := self._verify(document, stored)) is not None:
-                found.append(Copy(stored, match, state.since))
-        return found
-
-    async def _contest(self, documents: Sequence[Document], keep: Keep, take_back: Keep) -> list[Outcome]:
-        """Return the outcome of documents that no kept page and no document of this batch is R to, so far."""
-        contest = _Contest(self._index, self._verify, documents)
-        await contest.enter(documents)
-        wait = _FIRST_WAIT
-        while contest.open:
-            winners = await contest.round()
-            if winners:
-                await keep([claim.document for claim in winners])
-                lost = await contest.commit(winners)
-                if lost:
-                    await take_back(lost)
-                    await contest.enter(lost)
-                wait = _FIRST_WAIT
-            elif contest.open:
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, _LONGEST_WAIT)
-        return [contest.outcomes[d.id] for d in documents]
-
-
-class _Contest:
-    """The arena: documents that are registered and not settled yet."""
-
-    def __init__(
-        self,
-        index: NearIndex,
-        verify: Callable[[Document, Stored], Match | None],
-        documents: Sequence[Document],
-    ) -> None:
-        self._index = index
-        self._verify = verify
-        self._ours = {d.id for d in documents}
-        self._rivals: dict[bytes, set[bytes]] = {}
-        self.open: dict[bytes, Claim] = {}
-        self.outcomes: dict[bytes, Outcome] = {}
-
-    async def enter(self, documents: Sequence[Document]) -> None:
-        """REGISTER and INSERT."""
-        registered = await self._index.register(documents)
-        entering: list[Document] = []
-        for document, claim in zip(documents, registered, strict=True):
-            if isinstance(claim, Stored):  # kept by this very page before a crash: it wins and is written again
-                self.open[document.id], self._rivals[document.id] = Claim(document, 0, 0), set()
-            else:
-                self.open[document.id] = claim
-                entering.append(document)
-        for document, found in zip(entering, await self._index.insert(entering), strict=True):
-            self._rivals[document.id] = found - self._ours
-
-    async def round(self) -> list[Claim]:
-        """Look at all rivals, settle the losers, and return who has won."""
-        await self._meet_rivals()
-        free = [claim for id, claim in self.open.items() if not self._rivals[id]]
-        winners: list[Claim] = []
-        anew: list[Document] = []
-        for claim, state in zip(free, await self._index.win(free), strict=True):
-            if state is not None and state.kind in ("W", "K"):
-                winners.append(claim)
-            elif state is not None and state.kind == "P":
-                self.open[claim.document.id] = msgspec.structs.replace(claim, version=state.version)
-                self._rivals[claim.document.id] = set(state.challengers) - self._ours
-            else:  # the lease ran out and somebody said so
-                anew.append(claim.document)
-        if anew:
-            await self.enter(anew)
-        return winners
-
-    async def _meet_rivals(self) -> None:
-        pairs = [(claim, rival) for id, claim in self.open.items() for rival in self._rivals[id]]
-        states = await self._index.look((rival, b"") for _, rival in pairs)
-        copies: dict[bytes, list[Copy]] = {}
-        juniors: list[tuple[Claim, bytes]] = []
-        for (claim, rival), state in zip(pairs, states, strict=True):
-            if (match := self._match(claim, state)) is None:
-                self._rivals[claim.document.id].discard(rival)
+    def _known(self, document: Document, candidates: Mapping[bytes, State | None]) -> _Known:
+        copies: list[Copy] = []
+        itself: Claim | None = None
+        for number, state in candidates.items():
+            if state is None:
                 continue
-            assert state is not None
-            if state.kind == "K":
-                copy = Copy(self._index.decode(state.record), match, state.since)
-                copies.setdefault(claim.document.id, []).append(copy)
-            elif state.kind == "P" and claim.document.id < rival:
-                juniors.append((claim, rival))
-        challenged = await self._index.look((rival, claim.document.id) for claim, rival in juniors)
-        for (claim, rival), state in zip(juniors, challenged, strict=True):
-            challenged_it = state is not None and state.kind == "P" and claim.document.id in state.challengers
-            if challenged_it or state is None or state.kind == "V":
-                # its WIN will now see us; one that won or was kept meanwhile stays a rival
-                self._rivals[claim.document.id].discard(rival)
-        losers = [self.open.pop(id) for id in copies]
-        for claim in losers:
-            self.outcomes[claim.document.id] = _best(copies[claim.document.id])
-        if losers:
-            await self._index.release(losers)
+            if state.page == document.id:
+                if state.kind == "K":
+                    return _Known(kept_before=True)
+                itself = Claim(document, number)
+            elif state.kind == "K":
+                stored = self._index.decode(state.record)
+                if (match := self._verify(document, stored)) is not None:
+                    copies.append(Copy(stored, match, (state.since, number)))
+        return _Known(copies=copies, itself=itself)
 
-    def _match(self, claim: Claim, state: State | None) -> Match | None:
-        if state is None or state.kind == "V":
-            return None
-        return self._verify(claim.document, self._index.decode(state.record))
-
-    async def commit(self, winners: Sequence[Claim]) -> list[Document]:
-        """COMMIT; return those whose claim was lost meanwhile."""
-        lost: list[Document] = []
-        for claim, kept in zip(winners, await self._index.commit(winners), strict=True):
-            if kept:
-                self.outcomes[claim.document.id] = Novel()
-                del self.open[claim.document.id]
-            else:
-                lost.append(claim.document)
-        return lost
-
-
-def _same_page(document: Document, stored: Stored) -> bool:
-    return stored.url == document.stored.url and stored.exact == document.stored.exact
-
-
-def _best(copies: Sequence[Copy]) -> Copy:
-    """Return which of several kept pages it is a copy of: one with the same text, else the one kept first.
-
-    The first, not the closest: pages kept later don't change which cluster a text belongs to.
-    """
-    return min(copies, key=lambda c: (c.match.how != "exact", c.since))
+    async def _contest(
+        self, contenders: Sequence[tuple[Document, _Known]], keep: Keep, take_back: Keep
+    ) -> list[Outcome]:
+        """Return the outcome of documents that no kept page and no document of this batch is R to, so far."""
+        contest = Contest(self._index, self._verify, [known.won for _, known in contenders if known.won is not None])
+        async with contest.leases():
+            await contest.enter([document for document, known in contenders if known.won is None])
+            wait = _FIRST_WAIT
+            while contest.open:
+                winners = await contest.round()
+                if winners:
+                    await keep([claim.document for claim in winners])
+                    lost = await contest.commit(winners)
+                    if lost:
+                        await take_back([claim.document for claim in lost])
+                        await contest.enter_anew(lost)
+                    wait = _FIRST_WAIT
+                elif contest.open:
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, _LONGEST_WAIT)
+        return [contest.outcomes[document.id] for document, _ in contenders]

@@ -84,13 +84,14 @@ async def open(
         yield Deduplicator(index, census, settings)
 
 
-async def open_index(store: Store, settings: Settings) -> tuple[NearIndex, LineCensus]:
-    """Return the index and the census of the settings' namespace."""
+async def open_index(store: Store, settings: Settings, worker: bytes = b"") -> tuple[NearIndex, LineCensus]:
+    """Return the index and the census of the settings' namespace; `worker` names who asks in all its lives."""
+    name = hashlib.blake2b(worker, digest_size=4).digest() if worker else os.urandom(4)
     index = NearIndex(
         store,
         settings.params,
         namespace=settings.index.namespace,
-        owner=os.urandom(8),
+        owner=name + os.urandom(4),
         lease=settings.index.lease,
     )
     await index.open()

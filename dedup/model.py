@@ -99,10 +99,10 @@ class SketchParams(msgspec.Struct, frozen=True):
 
     widths: tuple[tuple[int, int], ...] = ((10, 3), (200, 5))  # (from this many words, shingle width)
     overlap: float = 0.7  # a text down to this share of a boundary is sketched on both sides of it
-    slots: int = 256
-    bits: int = 4
-    bands: int = 21
-    rows: int = 6
+    slots: int = 512
+    bits: int = 1
+    bands: int = 16
+    rows: int = 5
     seed: int = 1
 
     @property

@@ -46,8 +46,8 @@ class SketchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threshold: float = 0.75
     max_distance: int = 3
     floor: float = 0.5
-    bands: int = 21
-    rows: int = 6
+    bands: int = 16
+    rows: int = 5
     seed: int = 1
 
 

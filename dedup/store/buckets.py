@@ -1,28 +1,30 @@
 """Where a fingerprint stands in the store, and where to look for its like.
 
 Every way to find a page comes down to a 64-bit bucket hash: its top byte is the group, its low four bytes the tag in
-the group's shards. Exact digests and MinHash bands use 40 mixed bits: at 10^7 pages a probe meets a stranger in one of
+the group's leaves. Exact digests and MinHash bands use 40 mixed bits: at 10^7 pages a probe meets a stranger in one of
 about 10^3 pages, and the stranger fails verification.
 
 SimHash quarters are looked for with one bit of tolerance. Their group and the low half of their tag say which quarter,
-the high half of the tag is the other quarter of the same half as it is: all that may match lie in one shard, and the
+the high half of the tag is the other quarter of the same half as it is: all that may match lie in one leaf, and the
 script compares the high halves bit by bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from dedup.model import U64, Fingerprint
+from dedup.model import I64, U64, Fingerprint
 from dedup.simhash import FLIPS, block_keys
 from dedup.store.keys import GROUPS
 
 QUARTERS = slice(1, 5)  # of a row of buckets, where there are more than two
 
 _EXACT, _CONTENT, _SIMHASH = np.uint64(1 << 62), np.uint64(2 << 62), np.uint64(3 << 60)
-_PLACE = np.uint64(0xFF00_0000_0000_FFFF)  # the bits that choose group and shard
+_PLACE = np.uint64(0xFF00_0000_0000_FFFF)  # the bits that choose group and leaf
 _FLIPS = FLIPS << np.uint64(16)
 _KINDS = np.zeros(1024, np.uint8)  # of the queries of a row, in order
 _KINDS[QUARTERS] = 1
@@ -54,29 +56,48 @@ def _mix(values: U64) -> U64:
     return values ^ (values >> np.uint64(31))
 
 
-def grouped(rows: Sequence[U64], ids: Sequence[bytes] | None = None) -> list[tuple[int, bytes, U64]]:
+def grouped(rows: Sequence[U64], numbers: Sequence[bytes] | None = None) -> list[tuple[int, bytes, U64]]:
     """Return (group, packed queries, who asked) for each group that the rows of buckets touch.
 
-    A query is the 4-byte tag and a byte that is 1 for a quarter, with the 8-byte id behind it if ids are given. `who
-    asked` gives, for each query in the packed order, the index of its row.
+    A query is the 4-byte tag and a byte that is 1 for a quarter, with the document's number behind it if numbers are
+    given. `who asked` gives, for each query in the packed order, the index of its row.
     """
-    sizes = [len(row) for row in rows]
-    if not sum(sizes):
+    if not rows:
         return []
-    hashes = np.concatenate(rows)
-    owner = np.repeat(np.arange(len(rows), dtype=np.uint64), sizes)
-    near = np.concatenate([_KINDS[: len(row)] if len(row) > 2 else _KINDS[:1].repeat(len(row)) for row in rows])
+    hashes, owner, near, group = _by_group(rows)
+    columns = [hashes.astype("<u4").view(np.uint8).reshape(-1, 4), near[:, None]]
+    if numbers is not None:
+        columns.append(np.frombuffer(b"".join(numbers), np.uint8).reshape(-1, 4)[owner.astype(np.int64)])
+    return [(g, packed, owner[first:last]) for g, packed, first, last in _packed(columns, group)]
+
+
+def entries(rows: Sequence[U64]) -> list[tuple[int, bytes]]:
+    """Return (group, packed entries) for each group: whose it is as an index u8, 1 for a quarter, tag; see claim.lua."""
+    hashes, owner, near, group = _by_group(rows)
+    columns = [owner.astype(np.uint8)[:, None], near[:, None], hashes.astype("<u4").view(np.uint8).reshape(-1, 4)]
+    return [(g, packed) for g, packed, _, _ in _packed(columns, group)]
+
+
+def _packed(columns: Sequence[npt.NDArray[np.uint8]], group: I64) -> Iterator[tuple[int, bytes, int, int]]:
+    """Yield each group that occurs, its rows as bytes, and where these begin and end."""
+    rows = np.concatenate(columns, axis=1)
+    packed, width = rows.tobytes(), rows.shape[1]
+    edges = np.searchsorted(group, np.arange(GROUPS + 1)).tolist()
+    for g, (first, last) in enumerate(pairwise(edges)):
+        if last > first:
+            yield g, packed[first * width : last * width], first, last
+
+
+def _by_group(rows: Sequence[U64]) -> tuple[U64, U64, npt.NDArray[np.uint8], I64]:
+    """Return all buckets of all rows, whose they are, which are quarters, and their groups, ordered by these."""
+    hashes, owner, near = _flat(rows)
     group = (hashes >> np.uint64(56)).astype(np.int64)
     order = np.argsort(group, kind="stable")
-    hashes, owner, group, near = hashes[order], owner[order], group[order], near[order]
-    tags = hashes.astype(np.uint32).view(np.uint8).reshape(-1, 4)
-    columns = [tags, near[:, None]]
-    if ids is not None:
-        columns.append(np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 8)[owner.astype(np.int64)])
-    queries = np.concatenate(columns, axis=1)
-    packed, width = queries.tobytes(), queries.shape[1]
-    edges = np.searchsorted(group, np.arange(GROUPS + 1))
-    return [
-        (g, packed[edges[g] * width : edges[g + 1] * width], owner[edges[g] : edges[g + 1]])
-        for g in (edges[1:] > edges[:-1]).nonzero()[0].tolist()
-    ]
+    return hashes[order], owner[order], near[order], group[order]
+
+
+def _flat(rows: Sequence[U64]) -> tuple[U64, U64, npt.NDArray[np.uint8]]:
+    """Return all buckets of all rows, whose they are, and which are quarters."""
+    owner = np.repeat(np.arange(len(rows), dtype=np.uint64), [len(row) for row in rows])
+    near = np.concatenate([_KINDS[: len(row)] if len(row) > 2 else _KINDS[:1].repeat(len(row)) for row in rows])
+    return np.concatenate(rows), owner, near

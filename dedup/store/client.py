@@ -101,6 +101,11 @@ class Store:
         """Take members out of a set."""
         await self._ask(self.client.srem(key, *members))
 
+    async def increment(self, key: bytes, by: int) -> int:
+        """Return a counter's value after adding to it."""
+        value: int = await self._ask(self.client.incrby(key, by))
+        return value
+
     async def _ask(self, answer: Awaitable[Any]) -> Any:
         try:
             return await answer
@@ -127,16 +132,19 @@ class Store:
 
     async def _call(self, script: str, items: Sequence[Item], header: Sequence[bytes | int]) -> list[Any]:
         keys = [key for item in items for key in item[0]]
-        words = [*keys, *header, *(word for item in items for word in item[1])]
+        answer = await self.call(script, keys, [*header, *(word for item in items for word in item[1])])
+        return answer if isinstance(answer, list) else [answer] * len(items)
+
+    async def call(self, script: str, keys: Sequence[bytes], words: Sequence[bytes | int]) -> Any:
+        """Return the script's answer; on a Cluster, all keys must lie in one slot."""
         text, sha = _script(script)
         async with self._room:
             try:
-                answer = await self.client.evalsha(sha, len(keys), *words)
+                return await self.client.evalsha(sha, len(keys), *keys, *words)
             except refused.NoScriptError:
-                answer = await self._ask(self.client.eval(text, len(keys), *words))
+                return await self._ask(self.client.eval(text, len(keys), *keys, *words))
             except _TROUBLE as error:
                 raise self._explain(error) from error
-        return answer if isinstance(answer, list) else [answer] * len(items)
 
     def _explain(self, error: Exception) -> StoreError:
         where = f"the store at {self.name}"

@@ -1,24 +1,34 @@
 -- COMMIT: won -> kept, after the page's bytes are on disk.
 --
--- KEYS[i]    the states of a group
--- ARGV[2i-1] document id (8 bytes);  ARGV[2i]  the epoch we won in
--- returns    for each document 1 if it is kept, 0 if the claim was lost meanwhile: take the bytes back
--- cost       O(1) a document
+-- KEYS[i]  the stem of the number's group
+-- ARGV[i]  document number (4)
+-- returns  for each document 1 if it is kept, 0 if the claim was lost meanwhile: take the bytes back
+-- cost     a chunk of 16 records is written whole, once a call
 --
--- Idempotent: kept stays kept. The pending part is dropped: a kept document is the moment it was kept and its record.
+-- Idempotent: kept stays kept. Of the claim only its record stays.
 
-local now = redis.call('TIME')
-now = now[1] * 1000000 + now[2]
-local kept = {}
+-- include common.lua
+-- include states.lua
+
+local now = redis.call('TIME')[1]
+local kept, chunks, more = {}, {}, {}
 for i = 1, #KEYS do
-  local id, epoch = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
-  local state = redis.call('HGET', KEYS[i], id)
-  local kind = state and string.sub(state, 1, 1)
-  if kind == 'W' and struct.unpack('<I4', state, 2) == epoch then
-    redis.call('HSET', KEYS[i], id, 'K' .. struct.pack('<d', now + i) .. string.sub(state, 27 + 8 * string.byte(state, 26)))
-    kept[i] = 1
+  local stem, number = KEYS[i], ARGV[i]
+  local claim = claim_of(stem, number)
+  if not claim then
+    kept[i] = kept_of(stem, number) and 1 or 0
+  elseif string.sub(claim, 1, 1) == 'W' then
+    local _, record = parts_of(claim)
+    local name, slot = chunk_of(stem, number)
+    local chunk = chunks[name] or ask('GET', name) or ''
+    entry_of(name, chunk, 0)  -- is it one of ours?
+    chunks[name] = chunk .. struct.pack('<I1I3I4', slot, #record, now) .. record
+    redis.call('HDEL', stem .. ':p', number)
+    kept[i], more[stem] = 1, (more[stem] or 0) + 1
   else
-    kept[i] = kind == 'K' and 1 or 0
+    kept[i] = 0
   end
 end
+for name, chunk in pairs(chunks) do redis.call('SET', name, chunk) end
+for stem, count in pairs(more) do redis.call('INCRBY', stem .. ':d', count) end
 return kept

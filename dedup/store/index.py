@@ -1,6 +1,7 @@
 """NearIndex: the steps of the claim protocol against the store (DESIGN: probe, claim, commit, release, forget).
 
-Each method takes many documents and costs one round trip. What the steps mean together is in dedup/judge.py.
+Each method takes many documents and costs one round trip a script call. What the steps mean together is in
+dedup/judge.py, why they are right in docs/claims.md.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ import numpy as np
 from dedup.errors import IndexMismatch, StoreError
 from dedup.model import U64, Fingerprint, SketchParams, Stored
 from dedup.store import records
-from dedup.store.buckets import buckets, grouped
+from dedup.store.buckets import buckets, entries, grouped
 from dedup.store.client import Item, Store
-from dedup.store.keys import Keys
+from dedup.store.keys import CHUNK, GROUPS, Keys
 from dedup.store.records import State
 
-SCHEMA = 1
-_ANSWER = np.dtype([("query", "<u2"), ("id", "V8")])
+SCHEMA = 2
+BLOCK = 1024  # numbers a process takes at once
+_AT_ONCE = 128  # documents a claim (255 at most): bounds how long one script may hold up the server
+_MOST_NUMBERS = 1 << 32
+_ANSWER = np.dtype([("query", "<u2"), ("number", "V4")])
 
 
 class Document(msgspec.Struct, frozen=True):
     """A page that asks for a place in the index."""
 
-    id: bytes  # 8 bytes; smaller is senior
+    id: bytes  # 8 bytes: this page in this run; the same when it is judged again after a crash
     fingerprint: Fingerprint
     stored: Stored
     buckets: U64  # where it stands, and is looked for
@@ -36,13 +40,17 @@ class Document(msgspec.Struct, frozen=True):
         stored = records.stored(fingerprint, url=url, time=time, payload=payload)
         return cls(id, fingerprint, stored, buckets(fingerprint))
 
+    @property
+    def record(self) -> bytes:
+        return records.pack(self.id, self.stored)
+
 
 class Claim(msgspec.Struct, frozen=True):
-    """A registered document: what WIN and COMMIT must present."""
+    """A document in the arena, under a number that nobody else ever has."""
 
     document: Document
-    epoch: int
-    version: int
+    number: bytes  # 4 bytes: its name in the index; smaller is senior
+    seen: int = 0  # how many challengers it has met: what WIN must present
 
 
 class NearIndex:
@@ -52,86 +60,132 @@ class NearIndex:
         self.store = store
         self.params = params
         self.keys = Keys(namespace, params.digest)
-        self._namespace = namespace
-        self._owner = owner
+        self.namespace = namespace
+        self.lease = lease
+        self._owner = owner  # 8 bytes: 4 name the worker, in all its lives; 4 this process
         self._lease_ms = int(lease * 1000)
         self._signature_bytes = params.slots * params.bits // 8
+        self._numbers = range(0)
+        self.former: dict[bytes, bytes] = {}  # page -> number: where this worker's former lives may stand in buckets
 
     async def open(self) -> None:
-        """Make the index, or see that the one in this namespace is ours to use."""
+        """Make the index, or see that the one in this namespace is ours to use; void what former lives claimed."""
         ours = {"schema": SCHEMA, "params": msgspec.to_builtins(self.params)}
         await self.store.set_if_absent(self.keys.params, msgspec.json.encode(ours))
         raw = await self.store.get(self.keys.params)
-        try:
-            theirs = msgspec.json.decode(raw or b"{}")
-            schema, params = int(theirs["schema"]), dict(theirs["params"])
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        schema, params = described(raw, f"{self.keys.params.decode()} in {self.store.name}")
+        if schema != SCHEMA:
+            other = "a newer" if schema > SCHEMA else "an older"
             raise StoreError(
-                f"{self.keys.params.decode()} in {self.store.name} is not Winnow's: choose another index.namespace"
-            ) from None
-        if schema > SCHEMA:
-            raise StoreError(
-                f"the index {self._namespace!r} has schema {schema}, this Winnow knows {SCHEMA}: use a newer Winnow"
+                f"the index {self.namespace!r} in {self.store.name} has schema {schema}, this Winnow knows {SCHEMA}: "
+                f"use {other} Winnow, choose another index.namespace, or remove it with `winnow index drop`"
             )
         expected = msgspec.json.decode(msgspec.json.encode(ours["params"]))
         different = [f"{k} is {params.get(k)} there and {v} here" for k, v in expected.items() if params.get(k) != v]
         if different:
             raise IndexMismatch(
-                f"the index {self._namespace!r} in {self.store.name} was made with other parameters: "
+                f"the index {self.namespace!r} in {self.store.name} was made with other parameters: "
                 f"{'; '.join(different)}. Set them alike, or choose another index.namespace"
             )
+        for found in await self.store.run("recover", [([stem], []) for stem in self.keys.stems], [self._owner]):
+            self.former.update((found[i + 4 : i + 12], found[i : i + 4]) for i in range(0, len(found), 12))
+
+    async def numbers(self, count: int) -> range:
+        """Return as many numbers that nobody else has."""
+        while len(self._numbers) < count:
+            size = max(BLOCK, count)
+            end = await self.store.increment(self.keys.numbers, size)
+            if end > _MOST_NUMBERS:
+                raise StoreError(
+                    f"the index {self.namespace!r} has given all of its {_MOST_NUMBERS:,} document numbers: "
+                    "go on in another index.namespace"
+                )
+            if len(self._numbers) < count:
+                self._numbers = range(end - size, end)
+        taken, self._numbers = self._numbers[:count], self._numbers[count:]
+        return taken
+
+    def _give_back(self, taken: range, used: int) -> None:
+        """Return the numbers that were not used, unless others were taken meanwhile: states lie by number, densely."""
+        if taken.stop == self._numbers.start or not self._numbers:
+            self._numbers = range(taken.start + used, self._numbers.stop if self._numbers else taken.stop)
 
     async def probe(self, documents: Sequence[Document]) -> list[set[bytes]]:
-        """Return for each document the ids of all others it could match. Writes nothing."""
+        """Return for each document the numbers of all that it could match. Writes nothing."""
         groups = grouped([d.buckets for d in documents])
-        items: list[Item] = [([self.keys.buckets[g]], [packed]) for g, packed, _ in groups]
+        items: list[Item] = [([self.keys.stems[g]], [packed]) for g, packed, _ in groups]
         answers = await self.store.run("probe", items)
         return _by_asker(answers, [who for _, _, who in groups], len(documents))
 
-    async def register(self, documents: Sequence[Document]) -> list[Claim | Stored]:
-        """Return a claim for each document, or what is stored where this very document is kept already."""
-        items: list[Item] = [([self.keys.state_of(d.id)], [d.id, records.pack(d.stored)]) for d in documents]
-        states = await self._states("register", items, [self._lease_ms, self._owner])
-        return [
-            self.decode(state.record)
-            if state is not None and state.kind == "K"
-            else Claim(document, state.epoch, state.version)
-            for document, state in zip(documents, states, strict=True)
-            if state is not None
-        ]
+    async def claim(self, documents: Sequence[Document]) -> list[Claim | set[bytes]]:
+        """Return a won claim for each document that nobody else might match, for others what `probe` does.
 
-    async def insert(self, documents: Sequence[Document]) -> list[set[bytes]]:
-        """Put documents into their buckets; return the ids of the others there (INSERT and READ in one step)."""
-        groups = grouped([d.buckets for d in documents], [d.id for d in documents])
-        items: list[Item] = [([self.keys.buckets[g]], [packed]) for g, packed, _ in groups]
+        One step instead of five, for a standalone server: a script there sees all buckets at once. No two of the
+        documents may be copies of each other.
+        """
+        answers: list[Claim | set[bytes]] = []
+        for at in range(0, len(documents), _AT_ONCE):
+            some = documents[at : at + _AT_ONCE]
+            taken = await self.numbers(len(some))
+            groups = entries([d.buckets for d in some])
+            chunks = range(taken.start // CHUNK, taken[-1] // CHUNK + 1)
+            keys = [self.keys.stems[g] for g, _ in groups] + [self.keys.stems[c % GROUPS] for c in chunks]
+            words: list[bytes | int] = [self._lease_ms, self._owner, taken.start, len(groups)]
+            words += [packed for _, packed in groups]
+            words += [document.record for document in some]
+            found = await self.store.call("claim", keys, words)
+            self._give_back(taken, sum(answer[:1] == b"W" for answer in found))
+            answers += [
+                Claim(document, answer[1:])
+                if answer[:1] == b"W"
+                else {answer[i : i + 4] for i in range(1, len(answer), 4)}
+                for document, answer in zip(some, found, strict=True)
+            ]
+        return answers
+
+    async def register(self, documents: Sequence[Document]) -> list[Claim]:
+        """Return a pending claim for each document, under a new number."""
+        numbers = [number.to_bytes(4, "big") for number in await self.numbers(len(documents))]
+        claims = [Claim(document, number) for document, number in zip(documents, numbers, strict=True)]
+        items = [(self._key(c.number), [c.number, c.document.record]) for c in claims]
+        await self.store.run("register", items, [self._lease_ms, self._owner])
+        return claims
+
+    async def insert(self, claims: Sequence[Claim]) -> list[set[bytes]]:
+        """Put documents into their buckets; return the others there (INSERT and READ in one step)."""
+        groups = grouped([c.document.buckets for c in claims], [c.number for c in claims])
+        items: list[Item] = [([self.keys.stems[g]], [packed]) for g, packed, _ in groups]
         answers = await self.store.run("insert", items)
-        return _by_asker(answers, [who for _, _, who in groups], len(documents))
+        return _by_asker(answers, [who for _, _, who in groups], len(claims))
 
     async def look(self, rivals: Iterable[tuple[bytes, bytes]]) -> list[State | None]:
         """Return the state of each (rival, challenger); a pending rival is challenged unless challenger is empty."""
-        items: list[Item] = [([self.keys.state_of(rival)], [rival, challenger]) for rival, challenger in rivals]
-        return await self._states("look", items)
+        return await self._states("look", [(self._key(rival), [rival, by]) for rival, by in rivals])
 
     async def win(self, claims: Sequence[Claim]) -> list[State | None]:
-        """Return each claim's state after the attempt: W is won, P was challenged, anything else was lost."""
-        items: list[Item] = [([self.keys.state_of(c.document.id)], [c.document.id, c.epoch, c.version]) for c in claims]
-        return await self._states("win", items, [self._lease_ms])
+        """Return each claim's state after the attempt: W is won, P was challenged, None was lost."""
+        return await self._states("win", [(self._key(c.number), [c.number, c.seen]) for c in claims], [self._lease_ms])
 
     async def commit(self, claims: Sequence[Claim]) -> list[bool]:
         """Return for each won claim whether the document is kept now."""
-        items: list[Item] = [([self.keys.state_of(c.document.id)], [c.document.id, c.epoch]) for c in claims]
-        return [answer == 1 for answer in await self.store.run("commit", items)]
+        answers = await self.store.run("commit", [(self._key(c.number), [c.number]) for c in claims])
+        return [answer == 1 for answer in answers]
+
+    async def renew(self, claims: Iterable[Claim]) -> None:
+        """Count the leases of these claims anew."""
+        await self.store.run("renew", [(self._key(c.number), [c.number]) for c in claims], [self._lease_ms])
 
     async def release(self, claims: Sequence[Claim]) -> None:
         """Take losers out of the arena: buckets first, so that nobody finds a document without a state."""
-        documents = [c.document for c in claims]
-        groups = grouped([d.buckets for d in documents], [d.id for d in documents])
-        await self.store.run("remove", [([self.keys.buckets[g]], [packed]) for g, packed, _ in groups])
-        items: list[Item] = [([self.keys.state_of(c.document.id)], [c.document.id, c.epoch]) for c in claims]
-        await self.store.run("release", items)
+        groups = grouped([c.document.buckets for c in claims], [c.number for c in claims])
+        await self.store.run("remove", [([self.keys.stems[g]], [packed]) for g, packed, _ in groups])
+        await self.store.run("release", [(self._key(c.number), [c.number]) for c in claims])
 
     def decode(self, record: bytes) -> Stored:
         return records.unpack(record, self._signature_bytes)
+
+    def _key(self, number: bytes) -> list[bytes]:
+        return [self.keys.group_of(number)]
 
     async def _states(
         self, script: str, items: Sequence[Item], header: Sequence[bytes | int] = ()
@@ -139,11 +193,20 @@ class NearIndex:
         return [records.state(value) for value in await self.store.run(script, items, header)]
 
 
+def described(raw: bytes | None, where: str) -> tuple[int, dict[str, object]]:
+    """Return schema and parameters of an index."""
+    try:
+        found = msgspec.json.decode(raw or b"{}")
+        return int(found["schema"]), dict(found["params"])
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        raise StoreError(f"{where} is not Winnow's: choose another index.namespace") from None
+
+
 def _by_asker(answers: Sequence[bytes], askers: Sequence[U64], count: int) -> list[set[bytes]]:
     found: list[set[bytes]] = [set() for _ in range(count)]
     for answer, who in zip(answers, askers, strict=True):
         if answer:
             rows = np.frombuffer(answer, _ANSWER)
-            for row, document in zip(who[rows["query"]].tolist(), rows["id"].tolist(), strict=True):
-                found[row].add(document)
+            for row, number in zip(who[rows["query"]].tolist(), rows["number"].tolist(), strict=True):
+                found[row].add(number)
     return found

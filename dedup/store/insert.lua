@@ -1,67 +1,42 @@
--- Put documents into buckets, and say who else stands there: INSERT and READ of the claim protocol in one step.
+-- INSERT and READ in one step: put documents into buckets, and say who else stands there.
 --
--- KEYS[i]  the root of a bucket group, as in probe.lua
--- ARGV[i]  13-byte entries to add: tag (4), 1 for a SimHash quarter else 0, document id (8)
--- returns  for each group one string of 10-byte answers, as probe.lua: the other documents in each entry's bucket,
---          found as a probe finds them
--- cost     O(shard) a record; at most one shard split a record
+-- KEYS[i]  the stem of a group
+-- ARGV[i]  9-byte entries to add: tag (4), 1 for a SimHash quarter else 0, document number (4)
+-- returns  for each group one string of 6-byte answers, as probe.lua, the entry's own document left out
+-- cost     as a probe; a leaf that gets a record is written whole; each 48th record of a group splits a leaf
 --
--- Idempotent: a record that stands already is not added again. Values are written whole, because an appended
--- string would keep room for growth that a packed index cannot afford.
+-- Idempotent: a record that stands already is not added again. Documents of one call don't see each other.
 
-local LOAD = 48  -- records a shard at which the group gets one more
-local MOST = 65536  -- shards a group: see shards.lua
+-- include common.lua
+-- include leaves.lua
 
--- include shards.lua
-
-local answers = {}
+open_groups(#KEYS)
+local where = {}
 for i = 1, #KEYS do
-  local root, entries = KEYS[i], ARGV[i]
-  local size = redis.call('HMGET', root, 'n', 'c')
-  local shards, count = tonumber(size[1] or 1), tonumber(size[2] or 0)
-  local before_shards, before_count = shards, count
-  local level = level_of(shards)
+  local group, entries = groups[i], ARGV[i]
+  for e = 1, #entries, 9 do where[#where + 1] = locate(group, (struct.unpack('<I4', entries, e))) end
+end
+load()
 
-  local held, dirty, found = {}, {}, {}
-  local function load(shard)
-    if not held[shard] then held[shard] = redis.call('GET', root .. ':' .. shard) or '' end
-    return held[shard]
-  end
-
-  for q = 1, #entries / 13 do
-    local tag, id = string.sub(entries, q * 13 - 12, q * 13 - 9), string.sub(entries, q * 13 - 7, q * 13)
-    local shard = shard_of(tag, shards, level)
-    local stored = load(shard)
-    local mine = meet(found, stored, tag, string.byte(entries, q * 13 - 8) == 1, q - 1, id)
-    if not mine then
-      held[shard], dirty[shard] = stored .. tag .. id, true
-      count = count + 1
-    end
-    if count > shards * LOAD and shards < MOST then
-      -- linear hashing: shard (shards - level) gives the records whose next bit is set to the new one
-      local old, stay, go = shards - level, {}, {}
-      local stored_old = load(old)
-      for r = 1, #stored_old, 12 do
-        local one = string.sub(stored_old, r, r + 11)
-        if struct.unpack('<I4', one) % (level * 2) == old then stay[#stay + 1] = one else go[#go + 1] = one end
+local answers, new, asked = {}, {}, 0
+for i = 1, #KEYS do
+  local entries, found = ARGV[i], {}
+  for q = 0, #entries / 9 - 1 do
+    asked = asked + 1
+    local records, hits, fresh = leaves[where[asked]], {}, true
+    local tag, number = string.sub(entries, q * 9 + 1, q * 9 + 4), string.sub(entries, q * 9 + 6, q * 9 + 9)
+    if string.byte(entries, q * 9 + 5) == 1 then meet_near(hits, records, tag) else meet(hits, records, tag) end
+    for h = 1, #hits do
+      if hits[h] ~= number then
+        found[#found + 1] = struct.pack('<I2', q) .. hits[h]
+      elseif stands(records, tag .. number) then
+        fresh = false
       end
-      held[old], dirty[old] = table.concat(stay), true
-      held[shards], dirty[shards] = table.concat(go), true
-      shards = shards + 1
-      if shards == level * 2 then level = shards end
     end
-  end
-
-  for shard in pairs(dirty) do
-    if held[shard] == '' then
-      redis.call('DEL', root .. ':' .. shard)
-    else
-      redis.call('SET', root .. ':' .. shard, held[shard])
-    end
-  end
-  if shards ~= before_shards or count ~= before_count or not size[1] then
-    redis.call('HSET', root, 'n', shards, 'c', count)
+    if fresh then new[#new + 1] = {groups[i], where[asked], tag .. number} end
   end
   answers[i] = table.concat(found)
 end
+for n = 1, #new do add(unpack(new[n])) end
+save()
 return answers

@@ -1,10 +1,11 @@
 """Every key in the store, in one place.
 
-    NAMESPACE:params                      what the index was made with (one key, no hash tag)
-    NAMESPACE:DIGEST:{TAG}:b              root of a bucket group; its shards are ...:b:0, ...:b:1, ...
-    NAMESPACE:DIGEST:{TAG}:s              states of the documents of a group
-    NAMESPACE:DIGEST:{TAG}:c:SITE         line census of a site
-    NAMESPACE:DIGEST:{TAG}:o:SITE         pages of a site that are counted but not done
+    NAMESPACE:params                what the index was made with (one key, no hash tag)
+    NAMESPACE:DIGEST:{TAG}          the stem of a group: a script gets it and appends
+        :b  :b:N                    its buckets (leaves.lua)
+        :p  :k:N  :d                its claims, its kept documents, and how many of these there are (states.lua)
+        :c:SITE  :o:SITE            line census of a site; its pages that are counted but not done
+    NAMESPACE:DIGEST:{TAG 0}:n      how many document numbers were given
 
 DIGEST is that of SketchParams. TAG is one of 256 short texts chosen so that their Cluster slots are spread evenly:
 any division of the slots among servers gets the same share of groups. A standalone server uses the same keys.
@@ -17,6 +18,7 @@ import functools
 import hashlib
 
 GROUPS = 256
+CHUNK = 16  # documents a string of kept records; states.lua has the same
 _SLOTS = 16384
 
 
@@ -42,17 +44,15 @@ class Keys:
     def __init__(self, namespace: str, digest: str) -> None:
         self.params = f"{namespace}:params".encode()
         stem = f"{namespace}:{digest}:".encode()
-        self.buckets = tuple(stem + b"{" + tag + b"}:b" for tag in tags())
-        self.states = tuple(stem + b"{" + tag + b"}:s" for tag in tags())
-        self._stem = stem
+        self.stems = tuple(stem + b"{" + tag + b"}" for tag in tags())
+        self.numbers = self.stems[0] + b":n"
 
-    def state_of(self, document: bytes) -> bytes:
-        """Return the key that holds a document's state; ids are digests, so their last byte is a fair group."""
-        return self.states[document[-1]]
+    def group_of(self, number: bytes) -> bytes:
+        """Return the stem of the group that holds a document's state: 16 neighbours share one, and a string there."""
+        return self.stems[int.from_bytes(number, "big") // CHUNK % GROUPS]
 
     def census(self, site: str) -> tuple[bytes, bytes]:
         """Return the keys of a site's line counts and of its pages in flight, both in one slot."""
         name = site.encode("utf-8", "replace")
-        tag = tags()[hashlib.blake2b(name, digest_size=1).digest()[0]]
-        stem = self._stem + b"{" + tag + b"}:"
-        return stem + b"c:" + name, stem + b"o:" + name
+        stem = self.stems[hashlib.blake2b(name, digest_size=1).digest()[0]]
+        return stem + b":c:" + name, stem + b":o:" + name

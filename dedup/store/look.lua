@@ -1,36 +1,32 @@
 -- Look at rivals, and challenge those that are junior to us.
 --
--- KEYS[i]     the states of a group
--- ARGV[2i-1]  the rival's id (8 bytes)
--- ARGV[2i]    our id, to challenge the rival if it is pending; empty only to look
+-- KEYS[i]     the stem of the rival's group
+-- ARGV[2i-1]  the rival's number (4)
+-- ARGV[2i]    our number, to challenge the rival if it is pending; empty only to look
 -- returns     for each rival its state after this, or false if there is none
 -- cost        O(1) a rival
 --
--- A claim whose lease ran out (by this server's clock) becomes void here: whoever looks first, expires it.
+-- A claim whose lease ran out (by this server's clock) is removed here: whoever looks first, expires it.
 
-local now = redis.call('TIME')
-now = now[1] * 1000 + math.floor(now[2] / 1000)
+-- include common.lua
+-- include states.lua
+
+local now = milliseconds()
 local states = {}
 for i = 1, #KEYS do
-  local id, challenger = ARGV[2 * i - 1], ARGV[2 * i]
-  local state = redis.call('HGET', KEYS[i], id)
-  local kind = state and string.sub(state, 1, 1)
-  if kind == 'P' or kind == 'W' then
-    local epoch, version, deadline = struct.unpack('<I4I4d', state, 2)
-    if deadline < now then
-      state = 'V' .. struct.pack('<I4', epoch)
-      redis.call('HSET', KEYS[i], id, state)
-    elseif kind == 'P' and challenger ~= '' then
-      local count = string.byte(state, 26)
-      local ids = string.sub(state, 27, 26 + 8 * count)
-      local known = false
-      for c = 1, #ids, 8 do known = known or string.sub(ids, c, c + 7) == challenger end
-      -- a full list (255) is left as it is: the challenger does not find itself in it, and waits
-      if not known and count < 255 then
-        state = 'P' .. struct.pack('<I4I4', epoch, version + 1) .. string.sub(state, 10, 25)
-          .. string.char(count + 1) .. ids .. challenger .. string.sub(state, 27 + 8 * count)
-        redis.call('HSET', KEYS[i], id, state)
-      end
+  local stem, number, challenger = KEYS[i], ARGV[2 * i - 1], ARGV[2 * i]
+  local state = claim_of(stem, number)
+  if not state then
+    state = kept_of(stem, number)
+  elseif deadline_of(state) < now then
+    redis.call('HDEL', stem .. ':p', number)
+    state = false
+  elseif challenger ~= '' and string.sub(state, 1, 1) == 'P' then
+    local challengers, record = parts_of(state)
+    local known = false
+    for c = 1, #challengers, 4 do known = known or string.sub(challengers, c, c + 3) == challenger end
+    if not known then
+      state = put_claim(stem, number, 'P', deadline_of(state), owner_of(state), challengers .. challenger, record)
     end
   end
   states[i] = state

@@ -1,4 +1,4 @@
-"""The bytes of a document in the store: its record, and the state around it (see register.lua)."""
+"""The bytes of a document in the store: its record, and the state around it (see states.lua)."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ import msgspec
 from dedup.errors import StoreError
 from dedup.model import Fingerprint, Stored
 
-Kind = Literal["P", "W", "K", "V"]  # pending, won, kept, void
+Kind = Literal["P", "W", "K"]  # pending, won, kept
 
-_HEAD = struct.Struct("<8s8sQII8sB")  # exact, content, simhash, words, time, payload, number of signatures
-_CLAIM = struct.Struct("<IId8sB")  # epoch, version, deadline, owner, number of challengers
+_HEAD = struct.Struct("<8s8s8sQII8s")  # page, exact, content, simhash, words and number of signatures, time, payload
+_CLAIM = struct.Struct("<d8sH")  # deadline, owner, number of challengers
+_MOST_WORDS = (1 << 28) - 1
 
 
 class State(msgspec.Struct, frozen=True):
     """S[d] of the claim protocol, as read."""
 
     kind: Kind
-    epoch: int = 0
-    version: int = 0
     challengers: tuple[bytes, ...] = ()
     record: bytes = b""
-    since: float = 0.0  # of kept: when, by the server's clock
+    since: int = 0  # of kept: when, in seconds by the server's clock
+
+    @property
+    def page(self) -> bytes:
+        """Return whose record it is: the id of the page, the same after a crash."""
+        return self.record[:8]
 
 
-def pack(stored: Stored) -> bytes:
+def pack(page: bytes, stored: Stored) -> bytes:
     """Return a record; times before 1970 or after 2106 are not remembered."""
     time = stored.time if stored.time is not None and 0 < stored.time < 2**32 else 0
-    head = _HEAD.pack(
-        stored.exact, stored.content, stored.simhash, stored.words, time, stored.payload, len(stored.packed)
-    )
+    words = min(stored.words, _MOST_WORDS) | len(stored.packed) << 28
+    head = _HEAD.pack(page, stored.exact, stored.content, stored.simhash, words, time, stored.payload)
     signatures = b"".join(bytes([width]) + packed for width, packed in stored.packed)
     return head + signatures + stored.url.encode("utf-8", "replace")
 
@@ -40,15 +43,15 @@ def pack(stored: Stored) -> bytes:
 def unpack(record: bytes, signature_bytes: int) -> Stored:
     """Return what a record says, or StoreError where it can't be one of ours."""
     try:
-        exact, content, simhash, words, time, payload, count = _HEAD.unpack_from(record)
+        _page, exact, content, simhash, words, time, payload = _HEAD.unpack_from(record)
     except struct.error:
         raise StoreError("a document in the index is damaged: another program wrote into this namespace") from None
     at, packed = _HEAD.size, []
-    for _ in range(count):
+    for _ in range(words >> 28):
         packed.append((record[at], record[at + 1 : at + 1 + signature_bytes]))
         at += 1 + signature_bytes
     url = record[at:].decode("utf-8", "replace")
-    return Stored(exact, content, simhash, words, tuple(packed), url, time or None, payload)
+    return Stored(exact, content, simhash, words & _MOST_WORDS, tuple(packed), url, time or None, payload)
 
 
 def stored(fingerprint: Fingerprint, *, url: str, time: int | None, payload: bytes) -> Stored:
@@ -72,12 +75,10 @@ def state(value: bytes | None) -> State | None:
         return None
     kind = chr(value[0])
     if kind == "K":
-        return State("K", since=struct.unpack_from("<d", value, 1)[0], record=value[9:])
-    if kind == "V":
-        return State("V", epoch=struct.unpack_from("<I", value, 1)[0])
+        return State("K", since=int.from_bytes(value[1:5], "little"), record=value[5:])
     if kind in "PW":
-        epoch, version, _deadline, _owner, count = _CLAIM.unpack_from(value, 1)
+        _deadline, _owner, count = _CLAIM.unpack_from(value, 1)
         at = 1 + _CLAIM.size
-        ids = tuple(value[at + 8 * i : at + 8 * i + 8] for i in range(count))
-        return State("P" if kind == "P" else "W", epoch, version, ids, value[at + 8 * count :])
+        numbers = tuple(value[at + 4 * i : at + 4 * i + 4] for i in range(count))
+        return State("P" if kind == "P" else "W", numbers, value[at + 4 * count :])
     raise StoreError(f"a document in the index has the unknown state {kind!r}: was it written by a newer Winnow?")

@@ -1,26 +1,25 @@
--- WIN: pending -> won, if nobody challenged us since we looked.
+-- WIN: pending -> won, if nobody challenged since we looked.
 --
--- KEYS[i]     the states of a group
--- ARGV[1]     lease in milliseconds: winning renews it
--- ARGV[3i-1]  document id (8 bytes);  ARGV[3i]  epoch;  ARGV[3i+1]  the version we decided on
--- returns     for each document its state after this, or false: W means won, P that the version moved (look at
---             the challengers in it), V or false that the claim was lost and must be registered anew
+-- KEYS[i]     the stem of the number's group
+-- ARGV[1]     lease in milliseconds, counted anew
+-- ARGV[2i]    document number (4);  ARGV[2i+1]  how many challengers we have seen
+-- returns     for each document its state after this: W is won; P was challenged; false was lost
 -- cost        O(1) a document
+--
+-- Challenges are only ever added: their number is the version that a compare-and-set needs.
 
-local now = redis.call('TIME')
-local deadline = now[1] * 1000 + math.floor(now[2] / 1000) + ARGV[1]
+-- include common.lua
+-- include states.lua
+
+local deadline = milliseconds() + ARGV[1]
 local states = {}
 for i = 1, #KEYS do
-  local id, epoch, version = ARGV[3 * i - 1], tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
-  local state = redis.call('HGET', KEYS[i], id)
-  local kind = state and string.sub(state, 1, 1)
-  if kind == 'P' or kind == 'W' then
-    local is_epoch, is_version = struct.unpack('<I4I4', state, 2)
-    if is_epoch ~= epoch then
-      state = 'V' .. struct.pack('<I4', is_epoch)
-    elseif kind == 'P' and is_version == version then
-      state = 'W' .. struct.pack('<I4I4d', epoch, version, deadline) .. string.sub(state, 18)
-      redis.call('HSET', KEYS[i], id, state)
+  local stem, number, seen = KEYS[i], ARGV[2 * i], tonumber(ARGV[2 * i + 1])
+  local state = claim_of(stem, number)
+  if state and string.sub(state, 1, 1) == 'P' then
+    local challengers, record = parts_of(state)
+    if #challengers == 4 * seen then
+      state = put_claim(stem, number, 'W', deadline, owner_of(state), '', record)
     end
   end
   states[i] = state

@@ -1,0 +1,23 @@
+-- What all scripts share.
+
+-- Run a command; a key of the wrong type is named, since the server's own message does not say which it was.
+local function ask(command, key, ...)
+  local answer = redis.pcall(command, key, ...)
+  if type(answer) == 'table' and answer.err then
+    if string.find(answer.err, 'WRONGTYPE', 1, true) then error({err = 'FOREIGN ' .. key}) end
+    error(answer)
+  end
+  return answer
+end
+
+-- Return a value that MGET gave, '' if there is none. MGET passes over keys of the wrong type: they are named here.
+local function present(key, value)
+  if value then return value end
+  if redis.call('TYPE', key).ok ~= 'none' then error({err = 'FOREIGN ' .. key}) end
+  return ''
+end
+
+local function milliseconds()
+  local now = redis.call('TIME')
+  return now[1] * 1000 + math.floor(now[2] / 1000)
+end
