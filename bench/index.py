@@ -1,27 +1,22 @@
-"""The shared index against datasketch's MinHashLSH on Redis: memory, speed, and what growth does to them.
+"""The shared index against datasketch's MinHashLSH on Redis: memory, speed, and what growth does.
 
     python -m bench.index [--pages 100000] [--rate-pages 2000] [--growth 10000 100000 1000000] [--json FILE]
 
 Each measurement has an empty server of its own, without persistence; both sides talk to it over a unix socket.
-datasketch gets its threshold of .75 and 128 permutations, and chooses its bands. `used_memory` is the server's own.
 
     memory   what used_memory rises by, a novel page with a URL of 60 bytes: all that the index stores and the server
-             needs for it. Parts are MEMORY USAGE of all keys. datasketch has no signatures there, thus can't verify.
+             needs for it; parts are MEMORY USAGE of all keys. datasketch's is taken over 5,000 pages, as it is linear.
     speed    ready fingerprints to outcomes, claim and commit included, by one process in batches of 256; for
-             datasketch, ready MinHashes of the same pages: query, and insert where nothing was found. They take turns.
+             datasketch, ready MinHashes of the same texts: query, and insert where nothing was found (it stores no
+             signatures to verify by). The two take turns.
     growth   the rate at which novel pages enter an index that has so many. Batches alternate with those of another
              index of the first size: the ratio compares the two under the same load of the machine.
-
-Fingerprints of unrelated pages are uniform: memory and growth draw them. For speed, pages are sets of random
-shingles, and a copy has 95% similarity to an earlier page.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import itertools
 import statistics
 import time
 from collections import Counter
@@ -33,11 +28,10 @@ import msgspec
 import numpy as np
 import redis
 
-from bench.recall import BATCH, WIDTH, default_binary, opened, server, settle, socket_of, url
-from dedup import minhash, simhash
+from bench import recall
+from bench.recall import BATCH, WIDTH, Words, opened, server, settle, shingles, socket_of, url, used_memory
 from dedup.judge import Copy, Judge
-from dedup.model import U64, Fingerprint, Sketch, SketchParams
-from dedup.sketch import digest
+from dedup.model import Fingerprint, Sketch, SketchParams
 
 try:
     import datasketch
@@ -45,11 +39,9 @@ except ImportError:
     datasketch = None
 
 PARAMS = SketchParams()
-SHINGLES, CHANGED = 300, 8  # of a page; of a copy's, those that are new
-SPAN = 5000  # pages that growth times
-THEIR_PAGES = 5000  # for memory: it is the same a page at any size
-PARTS = {"b": "buckets", "y": "buckets", "p": "documents", "k": "documents"}  # by what follows a key's hash tag
-MISSING = "datasketch is not installed, so there is nothing to compare with: pip install 'winnow[bench]' brings it"
+WORDS, CHANGED = 400, 2  # of a page; of them other ones in a copy, whose similarity is then .95
+SPAN, THEIR_PAGES = 5000, 5000  # pages that growth times; that datasketch's memory is taken over
+PARTS = {"b": "buckets", "p": "documents", "k": "documents", "d": "documents"}  # by what follows a key's hash tag
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -78,66 +70,35 @@ class Growth(msgspec.Struct, frozen=True):
     bytes: float  # a page
 
 
-# pages ------------------------------------------------------------------------------------------------------
-
-
 def unrelated(rng: np.random.Generator, count: int) -> list[Fingerprint]:
-    """Return fingerprints of pages that have nothing in common."""
+    """Return fingerprints of pages that have nothing in common: all of their bits are even draws."""
     size = PARAMS.slots * PARAMS.bits // 8
     exact, packed = ([rng.bytes(length) for _ in range(count)] for length in (8, size))
-    bands = rng.integers(0, 2**64, (count, PARAMS.bands), dtype=np.uint64)
-    hashes = rng.integers(0, 2**64, count, dtype=np.uint64).tolist()
-    rows = zip(exact, hashes, packed, bands, strict=True)
-    return [Fingerprint(own, own, bits, SHINGLES, (Sketch(WIDTH, sig, row),)) for own, bits, sig, row in rows]
+    hashes = rng.integers(0, 2**64, (count, 1 + PARAMS.bands), dtype=np.uint64)
+    rows = zip(exact, packed, hashes, strict=True)
+    return [Fingerprint(own, own, int(row[0]), WORDS, (Sketch(WIDTH, sig, row[1:]),)) for own, sig, row in rows]
 
 
-def stream(rng: np.random.Generator, pages: int, copies: float) -> tuple[list[U64], int]:
-    """Return the shingles of pages of which about this share are copies of an earlier one, and how many are."""
-    originals, sets = list[U64](), list[U64]()
+def stream(rng: np.random.Generator, pages: int, copies: float) -> tuple[list[Words], int]:
+    """Return texts of which about this share are copies of an earlier one, and how many are."""
+    originals, texts = list[Words](), list[Words]()
     for _ in range(pages):
-        page = rng.integers(0, 2**64, SHINGLES, dtype=np.uint64)
         if originals and rng.random() < copies:
-            page[CHANGED:] = originals[rng.integers(len(originals))][CHANGED:]
+            texts.append(recall.scattered(rng, originals[rng.integers(len(originals))], CHANGED))
         else:
-            originals.append(page)
-        sets.append(page)
-    return sets, pages - len(originals)
+            originals.append(recall.text(rng, WORDS))
+            texts.append(originals[-1])
+    return texts, pages - len(originals)
 
 
-def fingerprint(shingles: U64) -> Fingerprint:
-    values = minhash.signature(shingles, PARAMS.slots, PARAMS.seed)
-    found = Sketch(WIDTH, minhash.pack(values, PARAMS.bits), minhash.bands(values, PARAMS.bands, PARAMS.rows))
-    own = digest(shingles)
-    return Fingerprint(own, own, simhash.simhash64(shingles), len(shingles), (found,))
-
-
-def their_sketches(sets: Sequence[U64]) -> list[Any]:
-    return list(datasketch.MinHash.bulk([row.tolist() for row in sets], num_perm=128, hashfunc=lambda x: x >> 32))
+def their_sketches(texts: Sequence[Words]) -> list[Any]:
+    """Return MinHashes of the texts' shingles, which are tuples of numbers: Python's own hash will do."""
+    return list(datasketch.MinHash.bulk(map(shingles, texts), num_perm=128, hashfunc=lambda x: hash(x) & 0xFFFFFFFF))
 
 
 def their_index(client: redis.Redis) -> Any:
     storage = {"type": "redis", "basename": b"bench", "redis": {"unix_socket_path": socket_of(client)}}
     return datasketch.MinHashLSH(threshold=0.75, num_perm=128, storage_config=storage)
-
-
-# memory -----------------------------------------------------------------------------------------------------
-
-
-def used(client: redis.Redis) -> int:
-    return int(client.info("memory")["used_memory"])
-
-
-def used_by_part(client: redis.Redis) -> Counter[str]:
-    """Return the bytes of all keys by what they hold."""
-    parts: Counter[str] = Counter()
-    for keys in itertools.batched(client.scan_iter(count=1000), 1000):
-        pipeline = client.pipeline(transaction=False)
-        for key in keys:
-            pipeline.memory_usage(key, samples=0)
-        for key, size in zip(keys, pipeline.execute(), strict=True):
-            suffix = key.decode("utf-8", "replace").partition("}")[2]
-            parts[PARTS.get(suffix[1:2], "other keys")] += size
-    return parts
 
 
 async def fill(judge: Judge, rng: np.random.Generator, start: int, end: int) -> None:
@@ -147,27 +108,26 @@ async def fill(judge: Judge, rng: np.random.Generator, start: int, end: int) -> 
 
 
 async def memory(binary: str, pages: int) -> Memory:
+    parts: Counter[str] = Counter()
     with server(binary) as client:
-        before = used(client)
+        before = used_memory(client)
         async with opened(client) as judge:
             await fill(judge, np.random.default_rng(1), 0, pages)
-        total = used(client) - before
-        parts = used_by_part(client)
-    parts["server's tables"] = total - parts.total()
+        total = used_memory(client) - before
+        for key in client.scan_iter(count=1000):
+            suffix = key.decode("utf-8", "replace").partition("}")[2]
+            parts[PARTS.get(suffix[1:2], "other keys")] += client.memory_usage(key, samples=0) or 0
+    parts["server's own"] = total - parts.total()
     return Memory(pages, total / pages, {part: size / pages for part, size in parts.most_common()})
 
 
-def their_memory(binary: str, pages: int) -> Memory:
-    sketches = their_sketches(stream(np.random.default_rng(1), pages, 0)[0])
+def their_bytes(binary: str, pages: int) -> float:
     with server(binary) as client:
-        before = used(client)
-        index = their_index(client)
-        for number, one in enumerate(sketches):
+        before, index = used_memory(client), their_index(client)
+        for number, one in enumerate(their_sketches(stream(np.random.default_rng(1), pages, 0)[0])):
             index.insert(url(number), one)
-        return Memory(pages, (used(client) - before) / pages, {})
-
-
-# speed and growth -------------------------------------------------------------------------------------------
+        client.client_kill_filter(_type="normal", skipme=True)  # what their connections hold is not the index
+        return (used_memory(client) - before) / pages
 
 
 async def rate(binary: str, fingerprints: Sequence[Fingerprint]) -> tuple[float, int]:
@@ -176,8 +136,7 @@ async def rate(binary: str, fingerprints: Sequence[Fingerprint]) -> tuple[float,
         async with opened(client) as judge:
             began = time.perf_counter()
             outcomes = await settle(judge, fingerprints)
-            seconds = time.perf_counter() - began
-    return len(outcomes) / seconds, sum(isinstance(outcome, Copy) for outcome in outcomes)
+            return len(outcomes) / (time.perf_counter() - began), sum(isinstance(one, Copy) for one in outcomes)
 
 
 def their_rate(binary: str, sketches: Sequence[Any]) -> tuple[float, int]:
@@ -196,10 +155,95 @@ def speed(binary: str, pages: int, copies: float, rounds: int) -> Speed:
     rng = np.random.default_rng(2)
     planted, ours, theirs = 0, list[tuple[float, int]](), list[tuple[float, int]]()
     for _ in range(rounds):
-        sets, count = stream(rng, pages, copies)
+        texts, count = stream(rng, pages, copies)
         planted += count
-        ours.append(asyncio.run(rate(binary, [fingerprint(row) for row in sets])))
+        ours.append(asyncio.run(rate(binary, [recall.fingerprint(one) for one in texts])))
         if datasketch:
-            theirs.append(their_rate(binary, their_sketches(sets)))
-    (rates, found), (their_rates, their_found) = ([[row[i] for row in side] for i in (0, 1)] for side in (ours, theirs))
-    return Speed(pages, planted, rates, sum(found), their_rates, sum(their_found))
+            theirs.append(their_rate(binary, their_sketches(texts)))
+    found, their_found = (sum(count for _, count in side) for side in (ours, theirs))
+    return Speed(pages * rounds, planted, [r for r, _ in ours], found, [r for r, _ in theirs], their_found)
+
+
+async def growth(binary: str, sizes: Sequence[int]) -> list[Growth]:
+    rng, rows, pages = np.random.default_rng(3), list[Growth](), 0
+    span = min(SPAN, *(int(gap) // 2 for gap in np.diff([0, *sizes])))
+    with server(binary) as client:
+        before = used_memory(client)
+        for size in sizes:
+            async with opened(client) as judge:
+                await fill(judge, rng, pages, size - span)
+                seconds, small = await side_by_side(binary, judge, size, sizes[0], span)
+            rows.append(Growth(size, span / seconds, small / seconds, (used_memory(client) - before) / size))
+            pages = size
+    return rows
+
+
+async def side_by_side(binary: str, judge: Judge, size: int, first: int, span: int) -> tuple[float, float]:
+    """Return the seconds for the pages that bring an index to `size`, and those that bring another to `first`."""
+    rng, seconds = np.random.default_rng(size), [0.0, 0.0]
+    with server(binary) as client:
+        async with opened(client) as other:
+            await fill(other, rng, 0, first - span)
+            for at in range(0, span, BATCH):
+                for i, (one, end) in enumerate(((judge, size), (other, first))):
+                    some = unrelated(rng, min(BATCH, span - at))
+                    began = time.perf_counter()
+                    await settle(one, some, end - span + at)
+                    seconds[i] += time.perf_counter() - began
+    return seconds[0], seconds[1]
+
+
+def line(name: str, ours: float, theirs: float | None = None, ratios: Sequence[float] = ()) -> None:
+    """Print a row of the table that compares; ratios say how many times better ours is."""
+    other = "" if theirs is None else f"{theirs:>11,.0f}"
+    ratio = f"{statistics.median(ratios):>6.1f}" if ratios else ""
+    spread = f"({min(ratios):.1f} to {max(ratios):.1f})" if len(ratios) > 1 else ""
+    print(f"{name:28} {ours:>9,.0f} {other} {ratio} {spread}".rstrip(), flush=True)
+
+
+def show_memory(ours: Memory, theirs: float | None) -> None:
+    line(f"bytes a page, of {ours.pages:,}", ours.bytes, theirs, [theirs / ours.bytes] if theirs else [])
+    for part, size in ours.parts.items():
+        line(f"  {part}", size)
+
+
+def show_speed(row: Speed) -> None:
+    ratios = [mine / other for mine, other in zip(row.ours, row.theirs, strict=False)]
+    middle = statistics.median(row.theirs) if ratios else None
+    line(f"pages/s, {row.planted / row.pages:.0%} copies", statistics.median(row.ours), middle, ratios)
+    line(f"  found, of {row.planted:,} copies", row.found, row.their_found if ratios else None)
+
+
+def show_growth(rows: Sequence[Growth]) -> None:
+    print(f"\n{'pages in the index':28} {'pages/s':>9} {f'to {rows[0].pages:,}':>11} {'bytes a page':>13}")
+    for row in rows:
+        print(f"{row.pages:<28,} {row.rate:>9,.0f} {row.ratio:>11.2f} {row.bytes:>13,.0f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Memory and speed of the shared index, beside datasketch's.")
+    parser.add_argument("--pages", type=int, default=100_000, help="for memory")
+    parser.add_argument("--rate-pages", type=int, default=2000, help="a round, for speed")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--growth", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], metavar="PAGES")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
+    parser.add_argument("--redis-server", default=recall.default_binary(), metavar="PATH")
+    options = parser.parse_args()
+    binary, sizes = options.redis_server, sorted({*options.growth})
+    if datasketch is None:
+        print("datasketch is not installed, so its column is empty: pip install 'winnow[bench]' brings it\n")
+    print(f"{f'on {Path(binary).name}':28} {'Winnow':>9} {'datasketch':>11} {'ratio':>6}", flush=True)
+    ours = asyncio.run(memory(binary, options.pages))
+    theirs = their_bytes(binary, min(THEIR_PAGES, options.pages)) if datasketch else None
+    show_memory(ours, theirs)
+    speeds = [speed(binary, options.rate_pages, copies, options.rounds) for copies in (0.5, 0)]
+    for row in speeds:
+        show_speed(row)
+    show_growth(rows := asyncio.run(growth(binary, sizes)))
+    if options.json:
+        found = {"memory": ours, "their_bytes": theirs, "speed": speeds, "growth": rows}
+        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -88,6 +88,10 @@ def socket_of(client: redis.Redis) -> str:
     return str(client.connection_pool.connection_kwargs["path"])
 
 
+def used_memory(client: redis.Redis) -> int:
+    return int(client.info("memory")["used_memory"])
+
+
 @contextlib.asynccontextmanager
 async def opened(client: redis.Redis) -> AsyncIterator[Judge]:
     """Open the index on a server, over a connection of its own."""
@@ -128,16 +132,16 @@ def pair(rng: np.random.Generator) -> tuple[Words, Words]:
     changed = (1 - similarity) / (1 + similarity)  # the share of shingles, where both texts have as many
     match rng.integers(4):
         case 0:
-            a = _text(rng, int(rng.uniform(SHORTEST, LONGEST)))
-            return a, _scattered(rng, a, round(len(a) * changed / WIDTH))
+            a = text(rng, int(rng.uniform(SHORTEST, LONGEST)))
+            return a, scattered(rng, a, round(len(a) * changed / WIDTH))
         case 1:
-            a = _text(rng, int(rng.uniform(SHORTEST, LONGEST)))
+            a = text(rng, int(rng.uniform(SHORTEST, LONGEST)))
             return a, _passage(rng, a, len(a) * changed, len(a) * changed)
         case 2:
-            a = _text(rng, shorter)
+            a = text(rng, shorter)
             return a, _passage(rng, a, 0, shorter / similarity - shorter)
         case _:
-            a = _text(rng, int(shorter / similarity))
+            a = text(rng, int(shorter / similarity))
             return a, _passage(rng, a, len(a) - shorter, 0)
 
 
@@ -145,25 +149,30 @@ def _passage(rng: np.random.Generator, words: Words, gone: float, new: float) ->
     """Return the words with one passage replaced: so many shingles are gone, and so many new."""
     cut, added = (max(0, round(count) - WIDTH + 1) for count in (gone, new))
     at = int(rng.integers(len(words) - cut + 1))
-    return words[:at] + _text(rng, added) + words[at + cut :]
+    return words[:at] + text(rng, added) + words[at + cut :]
 
 
-def _text(rng: np.random.Generator, length: int) -> Words:
+def text(rng: np.random.Generator, length: int) -> Words:
     """Draw words as texts do: a word's frequency falls with its rank."""
     ranks = len(VOCABULARY) ** rng.random(length)
     return (ranks.astype(np.int64) - 1).tolist()  # type: ignore[no-any-return]
 
 
-def _scattered(rng: np.random.Generator, words: Words, changes: int) -> Words:
+def scattered(rng: np.random.Generator, words: Words, changes: int) -> Words:
+    """Return the words with so many of them replaced here and there."""
     edited = list(words)
     for at in rng.choice(len(words), changes, replace=False).tolist():
         edited[at] = int(rng.integers(len(VOCABULARY)))
     return edited
 
 
+def shingles(words: Words) -> set[tuple[int, ...]]:
+    return {*zip(*(words[i:] for i in range(WIDTH)), strict=False)}
+
+
 def jaccard(a: Words, b: Words) -> float:
     """Return the similarity of two texts' sets of shingles, without any hash."""
-    one, other = ({*zip(*(words[i:] for i in range(WIDTH)), strict=False)} for words in (a, b))
+    one, other = shingles(a), shingles(b)
     return len(one & other) / len(one | other)
 
 

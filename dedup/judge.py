@@ -30,7 +30,7 @@ from dedup.model import Match, Stored
 from dedup.settings import SketchSettings
 from dedup.sketch import verify
 from dedup.store.buckets import near_buckets
-from dedup.store.index import Claim, Document, NearIndex
+from dedup.store.index import Claim, Document, Found, NearIndex
 from dedup.store.records import State
 
 __all__ = ["Copy", "Judge", "Keep", "Novel", "Outcome"]
@@ -123,25 +123,37 @@ class Judge:
 
     async def _first_look(self, documents: Sequence[Document], earlier: Sequence[Mapping[int, Match]]) -> list[_Known]:
         """PROBE for all; on a standalone server, whoever meets nobody comes back as a winner."""
-        found: list[Claim | set[bytes]] = [set() for _ in documents]
-        free = [] if self._index.store.cluster else [i for i, matches in enumerate(earlier) if not matches]
-        for i, answer in zip(free, await self._index.claim([documents[i] for i in free]), strict=True):
-            found[i] = answer
-        rest = list(range(len(documents))) if self._index.store.cluster else [i for i, m in enumerate(earlier) if m]
-        for i, candidates in zip(rest, await self._index.probe([documents[i] for i in rest]), strict=True):
-            found[i] = candidates
-        numbers = sorted({number for answer in found if isinstance(answer, set) for number in answer})
-        states = dict(zip(numbers, await self._index.look((number, b"") for number in numbers), strict=True))
-        known = [
-            _Known(won=answer) if isinstance(answer, Claim) else self._known(document, {n: states[n] for n in answer})
-            for document, answer in zip(documents, found, strict=True)
-        ]
+        answers: dict[int, Claim | Found] = {}
+        if not self._index.store.cluster:
+            free = [i for i, matches in enumerate(earlier) if not matches]
+            answers = dict(zip(free, await self._index.claim([documents[i] for i in free]), strict=True))
+        known = await self._known(documents, answers)
+        # whoever was only compared with equal texts, and is no copy of them, and who was not compared at all
+        rest = [i for i in range(len(documents)) if i not in known]
+        found = await self._index.probe([documents[i] for i in rest])
+        known |= await self._known(documents, {i: Found(numbers) for i, numbers in zip(rest, found, strict=True)})
         # nothing goes on with the claim of a former life: it leaves, and enters again if it must
         former = [Claim(d, self._index.former.pop(d.id)) for d in documents if d.id in self._index.former]
-        await self._index.release([*former, *(k.itself for k in known if k.itself is not None)])
+        await self._index.release([*former, *(k.itself for k in known.values() if k.itself is not None)])
+        return [known[i] for i in range(len(documents))]
+
+    async def _known(self, documents: Sequence[Document], answers: Mapping[int, Claim | Found]) -> dict[int, _Known]:
+        """Return what the states of all that were found say; not for those that must be looked for further."""
+        numbers = sorted(
+            {number for answer in answers.values() if isinstance(answer, Found) for number in answer.numbers}
+        )
+        states = dict(zip(numbers, await self._index.look((number, b"") for number in numbers), strict=True))
+        known: dict[int, _Known] = {}
+        for i, answer in answers.items():
+            if isinstance(answer, Claim):
+                known[i] = _Known(won=answer)
+                continue
+            one = self._compared(documents[i], {number: states[number] for number in answer.numbers})
+            if answer.all or one.copies or one.kept_before:
+                known[i] = one
         return known
 
-    def _known(self, document: Document, candidates: Mapping[bytes, State | None]) -> _Known:
+    def _compared(self, document: Document, candidates: Mapping[bytes, State | None]) -> _Known:
         copies: list[Copy] = []
         itself: Claim | None = None
         for number, state in candidates.items():

@@ -26,8 +26,10 @@ QUARTERS = slice(1, 5)  # of a row of buckets, where there are more than two
 _EXACT, _CONTENT, _SIMHASH = np.uint64(1 << 62), np.uint64(2 << 62), np.uint64(3 << 60)
 _PLACE = np.uint64(0xFF00_0000_0000_FFFF)  # the bits that choose group and leaf
 _FLIPS = FLIPS << np.uint64(16)
-_KINDS = np.zeros(1024, np.uint8)  # of the queries of a row, in order
-_KINDS[QUARTERS] = 1
+QUARTER, EXACT = 1, 2  # kinds of buckets, a band's is 0; claim.lua has the same
+_KINDS = np.zeros(1024, np.uint8)  # of the buckets of a row, in order
+_KINDS[0], _KINDS[QUARTERS] = EXACT, QUARTER
+_SHORT = np.array([EXACT, 0], np.uint8)
 
 
 def buckets(fingerprint: Fingerprint) -> U64:
@@ -59,22 +61,24 @@ def _mix(values: U64) -> U64:
 def grouped(rows: Sequence[U64], numbers: Sequence[bytes] | None = None) -> list[tuple[int, bytes, U64]]:
     """Return (group, packed queries, who asked) for each group that the rows of buckets touch.
 
-    A query is the 4-byte tag and a byte that is 1 for a quarter, with the document's number behind it if numbers are
-    given. `who asked` gives, for each query in the packed order, the index of its row.
+    A query is a byte that is 1 for a quarter, and twice the 4-byte tag, with the document's number behind them if
+    numbers are given. `who asked` gives, for each query in the packed order, the index of its row.
     """
     if not rows:
         return []
-    hashes, owner, near, group = _by_group(rows)
-    columns = [hashes.astype("<u4").view(np.uint8).reshape(-1, 4), near[:, None]]
+    hashes, owner, kind, group = _by_group(rows)
+    tags = hashes.astype("<u4").view(np.uint8).reshape(-1, 4)
+    columns = [(kind == QUARTER).view(np.uint8)[:, None], tags, tags]
     if numbers is not None:
         columns.append(np.frombuffer(b"".join(numbers), np.uint8).reshape(-1, 4)[owner.astype(np.int64)])
     return [(g, packed, owner[first:last]) for g, packed, first, last in _packed(columns, group)]
 
 
 def entries(rows: Sequence[U64]) -> list[tuple[int, bytes]]:
-    """Return (group, packed entries) for each group: whose it is as an index u8, 1 for a quarter, tag; see claim.lua."""
-    hashes, owner, near, group = _by_group(rows)
-    columns = [owner.astype(np.uint8)[:, None], near[:, None], hashes.astype("<u4").view(np.uint8).reshape(-1, 4)]
+    """Return (group, packed entries) for each group: whose it is as an index u8, its kind, twice its tag (claim.lua)."""
+    hashes, owner, kind, group = _by_group(rows)
+    tags = hashes.astype("<u4").view(np.uint8).reshape(-1, 4)
+    columns = [owner.astype(np.uint8)[:, None], kind[:, None], tags, tags]
     return [(g, packed) for g, packed, _, _ in _packed(columns, group)]
 
 
@@ -89,15 +93,10 @@ def _packed(columns: Sequence[npt.NDArray[np.uint8]], group: I64) -> Iterator[tu
 
 
 def _by_group(rows: Sequence[U64]) -> tuple[U64, U64, npt.NDArray[np.uint8], I64]:
-    """Return all buckets of all rows, whose they are, which are quarters, and their groups, ordered by these."""
-    hashes, owner, near = _flat(rows)
+    """Return all buckets of all rows, whose they are, their kinds and their groups, ordered by group."""
+    owner = np.repeat(np.arange(len(rows), dtype=np.uint64), [len(row) for row in rows])
+    kind = np.concatenate([_KINDS[: len(row)] if len(row) > 2 else _SHORT for row in rows])
+    hashes = np.concatenate(rows)
     group = (hashes >> np.uint64(56)).astype(np.int64)
     order = np.argsort(group, kind="stable")
-    return hashes[order], owner[order], near[order], group[order]
-
-
-def _flat(rows: Sequence[U64]) -> tuple[U64, U64, npt.NDArray[np.uint8]]:
-    """Return all buckets of all rows, whose they are, and which are quarters."""
-    owner = np.repeat(np.arange(len(rows), dtype=np.uint64), [len(row) for row in rows])
-    near = np.concatenate([_KINDS[: len(row)] if len(row) > 2 else _KINDS[:1].repeat(len(row)) for row in rows])
-    return np.concatenate(rows), owner, near
+    return hashes[order], owner[order], kind[order], group[order]

@@ -5,9 +5,11 @@
 -- ARGV[2]     owner (8 bytes)
 -- ARGV[3]     the first of as many fresh numbers as there are documents
 -- ARGV[4]     n, how many of KEYS are for buckets
--- ARGV[4+i]   6-byte entries in the i-th of these groups: document as an index u8, 1 for a quarter else 0, tag (4)
+-- ARGV[4+i]   10-byte entries in the i-th of these groups: document as an index u8, 0 for a band, 1 for a SimHash quarter, 2
+--             for the exact text; tag u32; tag again, as 4 bytes to look for
 -- ARGV[4+n+d] the record of the d-th document
--- returns     for each document W and its number (4) when it won; else C and the numbers of all that it might match
+-- returns     for each document W and its number (4) when it won; else C and the numbers of all that it might match, or
+--             E and the numbers of those that may be the same text: the others were not looked for
 -- cost        one look at each leaf, a plain find a query; a leaf that gets a record is written whole
 --
 -- One by one these steps would give the same: nobody else can come in between, and with no rival there is nobody to
@@ -32,25 +34,36 @@ local function take_number(record)
 end
 
 open_groups(count)
-local where = {}
-for i = 1, count do
-  local group, entries = groups[i], ARGV[4 + i]
-  for e = 3, #entries, 6 do where[#where + 1] = locate(group, (struct.unpack('<I4', entries, e))) end
-end
-load()
-
-local hits, asked = {}, 0
+local lists, where, hits = {}, {}, {}
+for i = 1, count do lists[i] = fields(ARGV[4 + i], 'BBI4c4', 10) end
 for d = 1, #ARGV - 4 - count do hits[d] = {} end
-for i = 1, count do
-  local entries = ARGV[4 + i]
-  for e = 1, #entries, 6 do
-    asked = asked + 1
-    local records = leaves[where[asked]]
-    if records ~= '' then
-      local d, near = string.byte(entries, e, e + 1)
-      local found = near == 1 and meet_near or meet
-      found(hits[d + 1], records, string.sub(entries, e + 2, e + 5))
+
+-- Look for the exact texts first, and for the other entries of those that were not found.
+for _, exact in ipairs({true, false}) do
+  for i = 1, count do
+    local group, list, at = groups[i], lists[i], where[i] or {}
+    for e = 1, #list, 4 do
+      if (list[e + 1] == 2) == exact and #hits[list[e] + 1] == 0 then at[e] = locate(group, list[e + 2]) end
     end
+    where[i] = at
+  end
+  load()
+  for i = 1, count do
+    local list, at = lists[i], where[i]
+    for e = 1, #list, 4 do
+      local kind = list[e + 1]
+      if at[e] and (kind == 2) == exact then
+        local records, tag = leaves[at[e]], list[e + 3]
+        if kind == 1 then
+          meet_near(hits[list[e] + 1], records, tag)
+        elseif find(records, tag, 1, true) then
+          meet(hits[list[e] + 1], records, tag)
+        end
+      end
+    end
+  end
+  if exact then
+    for d = 1, #hits do hits[d].kind = #hits[d] > 0 and 'E' or 'C' end
   end
 end
 
@@ -60,17 +73,19 @@ for d = 1, #hits do
     numbers[d] = take_number(ARGV[4 + count + d])
     answers[d], won = 'W' .. numbers[d], true
   else
-    answers[d] = 'C' .. table.concat(hits[d])
+    answers[d] = hits[d].kind .. table.concat(hits[d])
   end
 end
 if won then
-  asked = 0
   for i = 1, count do
-    local group, entries = groups[i], ARGV[4 + i]
-    for e = 1, #entries, 6 do
-      asked = asked + 1
-      local number = numbers[string.byte(entries, e) + 1]
-      if number then add(group, where[asked], string.sub(entries, e + 2, e + 5) .. number) end
+    local group, list, at = groups[i], lists[i], where[i]
+    for e = 1, #list, 4 do
+      local number = numbers[list[e] + 1]
+      if number then
+        local index = at[e]
+        leaves[index], dirty[index] = leaves[index] .. list[e + 3] .. number, true
+        group.count, group.changed = group.count + 1, true
+      end
     end
   end
   save()

@@ -20,15 +20,19 @@ for i = 1, #KEYS do
   elseif string.sub(claim, 1, 1) == 'W' then
     local _, record = parts_of(claim)
     local name, slot = chunk_of(stem, number)
-    local chunk = chunks[name] or ask('GET', name) or ''
-    entry_of(name, chunk, 0)  -- is it one of ours?
-    chunks[name] = chunk .. struct.pack('<I1I3I4', slot, #record, now) .. record
+    local parts = chunks[name]
+    if not parts then
+      parts = {ask('GET', name) or ''}
+      entry_of(name, parts[1], 0)  -- is it one of ours?
+      chunks[name] = parts
+    end
+    parts[#parts + 1] = struct.pack('<I1I3I4', slot, #record, now) .. record
     redis.call('HDEL', stem .. ':p', number)
     kept[i], more[stem] = 1, (more[stem] or 0) + 1
   else
     kept[i] = 0
   end
 end
-for name, chunk in pairs(chunks) do redis.call('SET', name, chunk) end
+for name, parts in pairs(chunks) do redis.call('SET', name, table.concat(parts)) end
 for stem, count in pairs(more) do redis.call('INCRBY', stem .. ':d', count) end
 return kept

@@ -6,6 +6,7 @@ dedup/judge.py, why they are right in docs/claims.md.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Self
 
@@ -51,6 +52,13 @@ class Claim(msgspec.Struct, frozen=True):
     document: Document
     number: bytes  # 4 bytes: its name in the index; smaller is senior
     seen: int = 0  # how many challengers it has met: what WIN must present
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Whom a document might match."""
+
+    numbers: set[bytes]
+    all: bool = True  # or only those that may be the same text
 
 
 class NearIndex:
@@ -117,31 +125,31 @@ class NearIndex:
         answers = await self.store.run("probe", items)
         return _by_asker(answers, [who for _, _, who in groups], len(documents))
 
-    async def claim(self, documents: Sequence[Document]) -> list[Claim | set[bytes]]:
-        """Return a won claim for each document that nobody else might match, for others what `probe` does.
+    async def claim(self, documents: Sequence[Document]) -> list[Claim | Found]:
+        """Return a won claim for each document that nobody else might match; who is found for the others.
 
         One step instead of five, for a standalone server: a script there sees all buckets at once. No two of the
         documents may be copies of each other.
         """
-        answers: list[Claim | set[bytes]] = []
-        for at in range(0, len(documents), _AT_ONCE):
-            some = documents[at : at + _AT_ONCE]
-            taken = await self.numbers(len(some))
-            groups = entries([d.buckets for d in some])
-            chunks = range(taken.start // CHUNK, taken[-1] // CHUNK + 1)
-            keys = [self.keys.stems[g] for g, _ in groups] + [self.keys.stems[c % GROUPS] for c in chunks]
-            words: list[bytes | int] = [self._lease_ms, self._owner, taken.start, len(groups)]
-            words += [packed for _, packed in groups]
-            words += [document.record for document in some]
-            found = await self.store.call("claim", keys, words)
-            self._give_back(taken, sum(answer[:1] == b"W" for answer in found))
-            answers += [
-                Claim(document, answer[1:])
-                if answer[:1] == b"W"
-                else {answer[i : i + 4] for i in range(1, len(answer), 4)}
-                for document, answer in zip(some, found, strict=True)
-            ]
-        return answers
+        parts = [documents[at : at + _AT_ONCE] for at in range(0, len(documents), _AT_ONCE)]
+        return [answer for part in await asyncio.gather(*map(self._claim, parts)) for answer in part]
+
+    async def _claim(self, some: Sequence[Document]) -> list[Claim | Found]:
+        taken = await self.numbers(len(some))
+        groups = entries([d.buckets for d in some])
+        chunks = range(taken.start // CHUNK, taken[-1] // CHUNK + 1)
+        keys = [self.keys.stems[g] for g, _ in groups] + [self.keys.stems[c % GROUPS] for c in chunks]
+        words: list[bytes | int] = [self._lease_ms, self._owner, taken.start, len(groups)]
+        words += [packed for _, packed in groups]
+        words += [document.record for document in some]
+        answers = await self.store.call("claim", keys, words)
+        self._give_back(taken, sum(answer[:1] == b"W" for answer in answers))
+        return [
+            Claim(document, answer[1:])
+            if answer[:1] == b"W"
+            else Found({answer[i : i + 4] for i in range(1, len(answer), 4)}, all=answer[:1] == b"C")
+            for document, answer in zip(some, answers, strict=True)
+        ]
 
     async def register(self, documents: Sequence[Document]) -> list[Claim]:
         """Return a pending claim for each document, under a new number."""

@@ -9,6 +9,9 @@
 -- the leaf: a group has at most 65,536 of them.
 --
 -- A script first locates all leaves that it needs, then loads them together: calls cost more than what they fetch.
+-- For the same reason it takes a whole list of queries apart in one call.
+
+local find, sub, unpack_struct = string.find, string.sub, struct.unpack
 
 local LOAD = 48  -- records a leaf at which the group gets one more
 local MOST = 65536
@@ -25,10 +28,26 @@ local function open_groups(count)
   local sizes = redis.call('MGET', unpack(keys))
   for i = 1, count do
     local size, number, records, level = present(keys[i], sizes[i]), 1, 0, 1
-    if #size == 8 then number, records = struct.unpack('<I4I4', size) elseif size ~= '' then error({err = 'FOREIGN ' .. keys[i]}) end
+    if #size == 8 then
+      number, records = unpack_struct('<I4I4', size)
+    elseif size ~= '' then
+      error({err = 'FOREIGN ' .. keys[i]})
+    end
     while level * 2 <= number do level = level * 2 end
     groups[i] = {key = keys[i], leaves = number, level = level, count = records, at = {}}
   end
+end
+
+local formats = {}
+
+-- Return the fields of a packed list, one entry after the other.
+local function fields(packed, format, size)
+  local count = #packed / size
+  local name = format .. count
+  if not formats[name] then formats[name] = '<' .. string.rep(format, count) end
+  local list = {unpack_struct(formats[name], packed)}
+  list[#list] = nil  -- where it stopped reading
+  return list, count
 end
 
 -- Return the index in `leaves` of a group's leaf.
@@ -36,7 +55,7 @@ local function index_of(group, number)
   local index = group.at[number]
   if not index then
     index = #names + 1
-    names[index] = group.key .. ':' .. number
+    names[index] = group.key .. ':' .. struct.pack('>I2', number)
     group.at[number] = index
   end
   return index
@@ -45,7 +64,7 @@ end
 local function locate(group, tag)
   local number = tag % (group.level * 2)
   if number >= group.leaves then number = number - group.level end
-  return index_of(group, number)
+  return group.at[number] or index_of(group, number)
 end
 
 local function load()
@@ -53,43 +72,44 @@ local function load()
     local last = math.min(first + AT_ONCE - 1, #names)
     local found = redis.call('MGET', unpack(names, first, last))
     for i = first, last do
-      leaves[i] = present(names[i], found[i - first + 1])
-      if #leaves[i] % 8 > 0 then error({err = 'FOREIGN ' .. names[i]}) end
+      local records = found[i - first + 1] or present(names[i], false)
+      if #records % 8 > 0 then error({err = 'FOREIGN ' .. names[i]}) end
+      leaves[i] = records
     end
   end
 end
 
 -- Append to `hits` the numbers that stand under a tag (4 bytes).
 local function meet(hits, records, tag)
-  local pos = string.find(records, tag, 1, true)
+  local pos = find(records, tag, 1, true)
   while pos do
-    if pos % 8 == 1 then hits[#hits + 1] = string.sub(records, pos + 4, pos + 7) end
-    pos = string.find(records, tag, pos + (pos % 8 == 1 and 8 or 1), true)
+    if pos % 8 == 1 then hits[#hits + 1] = sub(records, pos + 4, pos + 7) end
+    pos = find(records, tag, pos + (pos % 8 == 1 and 8 or 1), true)
   end
 end
 
 -- The same for a SimHash quarter: the low half of its tag must agree, the high half may differ in one bit.
 local function meet_near(hits, records, tag)
-  local key, high = string.sub(tag, 1, 2), struct.unpack('<I2', tag, 3)
+  local key, high = sub(tag, 1, 2), unpack_struct('<I2', tag, 3)
   if #records > SCAN then
     meet(hits, records, tag)
     for shift = 0, 15 do meet(hits, records, key .. struct.pack('<I2', bit.bxor(high, bit.lshift(1, shift)))) end
     return
   end
-  local pos = string.find(records, key, 1, true)
+  local pos = find(records, key, 1, true)
   while pos do
     if pos % 8 == 1 then
-      local off = bit.bxor(high, (struct.unpack('<I2', records, pos + 2)))
-      if bit.band(off, off - 1) == 0 then hits[#hits + 1] = string.sub(records, pos + 4, pos + 7) end
+      local off = bit.bxor(high, (unpack_struct('<I2', records, pos + 2)))
+      if bit.band(off, off - 1) == 0 then hits[#hits + 1] = sub(records, pos + 4, pos + 7) end
     end
-    pos = string.find(records, key, pos + (pos % 8 == 1 and 8 or 1), true)
+    pos = find(records, key, pos + (pos % 8 == 1 and 8 or 1), true)
   end
 end
 
 -- Return where a record stands, nil if it does not.
 local function stands(records, record)
-  local pos = string.find(records, record, 1, true)
-  while pos and pos % 8 ~= 1 do pos = string.find(records, record, pos + 1, true) end
+  local pos = find(records, record, 1, true)
+  while pos and pos % 8 ~= 1 do pos = find(records, record, pos + 1, true) end
   return pos
 end
 
@@ -97,26 +117,26 @@ local function write(index, records)
   leaves[index], dirty[index] = records, true
 end
 
-local function add(group, index, record)
-  write(index, leaves[index] .. record)
-  group.count, group.changed = group.count + 1, true
-end
-
 local function split(group)
-  -- leaf (leaves - level) gives the records whose next bit is set to the new one
-  local number, stay, go = group.leaves - group.level, {}, {}
+  -- leaf (leaves - level) gives the records whose next bit is set to the new one; runs of them are cut out at once
+  local number, span, halves = group.leaves - group.level, group.level * 2, {{}, {}}
   local from = index_of(group, number)
   load()
   local records = leaves[from]
-  for r = 1, #records, 8 do
-    local one = string.sub(records, r, r + 7)
-    if struct.unpack('<I4', one) % (group.level * 2) == number then stay[#stay + 1] = one else go[#go + 1] = one end
+  local tags, count = fields(records, 'I4I4', 8)
+  local first = 1
+  while first <= count do
+    local stays, last = tags[2 * first - 1] % span == number, first
+    while last < count and (tags[2 * last + 1] % span == number) == stays do last = last + 1 end
+    local half = stays and halves[1] or halves[2]
+    half[#half + 1] = sub(records, 8 * first - 7, 8 * last)
+    first = last + 1
   end
   local to = index_of(group, group.leaves)
-  write(from, table.concat(stay))
-  write(to, table.concat(go))
+  write(from, table.concat(halves[1]))
+  write(to, table.concat(halves[2]))
   group.leaves = group.leaves + 1
-  if group.leaves == group.level * 2 then group.level = group.leaves end
+  if group.leaves == span then group.level = span end
 end
 
 -- Let the groups grow, and write what has changed.

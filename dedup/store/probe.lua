@@ -1,7 +1,7 @@
 -- PROBE: which documents stand in these buckets?
 --
 -- KEYS[i]  the stem of a group
--- ARGV[i]  5-byte queries in that group, one after the other: bucket tag (4), 1 for a SimHash quarter else 0
+-- ARGV[i]  9-byte queries in that group, one after the other: 1 for a SimHash quarter else 0; tag u32; tag again as 4 bytes
 -- returns  for each group one string of 6-byte answers: query (u16), document number (4)
 -- cost     one look at each leaf, a plain find a query
 
@@ -9,24 +9,21 @@
 -- include leaves.lua
 
 open_groups(#KEYS)
-local where = {}
+local lists, where = {}, {}
 for i = 1, #KEYS do
-  local group, queries = groups[i], ARGV[i]
-  for e = 1, #queries, 5 do where[#where + 1] = locate(group, (struct.unpack('<I4', queries, e))) end
+  local group, list, at = groups[i], fields(ARGV[i], 'BI4c4', 9), {}
+  for e = 1, #list, 3 do at[e] = locate(group, list[e + 1]) end
+  lists[i], where[i] = list, at
 end
 load()
 
-local answers, asked = {}, 0
+local answers = {}
 for i = 1, #KEYS do
-  local queries, found = ARGV[i], {}
-  for q = 0, #queries / 5 - 1 do
-    asked = asked + 1
-    local records = leaves[where[asked]]
-    if records ~= '' then
-      local hits, tag = {}, string.sub(queries, q * 5 + 1, q * 5 + 4)
-      if string.byte(queries, q * 5 + 5) == 1 then meet_near(hits, records, tag) else meet(hits, records, tag) end
-      for h = 1, #hits do found[#found + 1] = struct.pack('<I2', q) .. hits[h] end
-    end
+  local list, at, found = lists[i], where[i], {}
+  for e = 1, #list, 3 do
+    local hits, records = {}, leaves[at[e]]
+    if list[e] == 1 then meet_near(hits, records, list[e + 2]) else meet(hits, records, list[e + 2]) end
+    for h = 1, #hits do found[#found + 1] = struct.pack('<I2', (e - 1) / 3) .. hits[h] end
   end
   answers[i] = table.concat(found)
 end
