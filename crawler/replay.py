@@ -73,21 +73,44 @@ async def _run(home: RunDir, paths: list[str], settings: Settings, shown: Displa
         jobs = [_job(home.run, home.folder, paths, k, url, settings) for k in range(home.run.workers)]
         crew: InProcess | Processes = InProcess(jobs[0]) if len(jobs) == 1 else Processes(jobs, shown.say)
         signals.attach(crew, server)
-        showing = asyncio.create_task(_show(crew.report, shown))
+        showing = asyncio.create_task(_show(crew, shown))
         try:
-            return await crew.run()
+            return await _run_beside(crew, server, settings)
         finally:
             showing.cancel()
             shown.show(*crew.report())
+
+
+async def _run_beside(crew: InProcess | Processes, server: EmbeddedServer | None, settings: Settings) -> str:
+    """Return how the crew ended; its own server, if it has one, is kept alive meanwhile."""
+    running = asyncio.ensure_future(crew.run())
+    if server is None:
+        return await running
+    store = settings.store
+    tending = asyncio.ensure_future(server.tend(appendfsync=store.appendfsync, timeout=store.start_timeout))
+    try:
+        await asyncio.wait({running, tending}, return_when=asyncio.FIRST_COMPLETED)
+        if tending.done():  # it cannot be started again
+            crew.stop()
+            await asyncio.gather(running, return_exceptions=True)
+            tending.result()
+        return await running
+    finally:
+        tending.cancel()
+        await asyncio.gather(tending, return_exceptions=True)
 
 
 def _job(run: Run, folder: Path, paths: list[str], share: int, url: str, settings: Settings) -> Job:
     return Job(str(folder), run.id, run.begun, paths, share, run.workers, url, settings)
 
 
-async def _show(report: Callable[[], tuple[Counters, int]], shown: Display) -> None:
+async def _show(crew: InProcess | Processes, shown: Display) -> None:
+    waiting = ""
     while True:
-        shown.show(*report())
+        shown.show(*crew.report())
+        if (now := crew.waiting()) != waiting:
+            shown.say(now or "the store is back: going on")
+            waiting = now
         await asyncio.sleep(0.2)
 
 
@@ -115,6 +138,9 @@ class InProcess:
         report = self._worker.report()
         return report.counters, report.read
 
+    def waiting(self) -> str:
+        return self._worker.report().waiting
+
     def stop(self) -> None:
         self._worker.stop()
 
@@ -139,6 +165,11 @@ class Processes:
         reports = list(self._reports.values())
         read = sum(report.read for report in reports) // len(self._jobs)  # each passes over all of the input
         return total([report.counters for report in reports]), read
+
+    def waiting(self) -> str:
+        """Return what the workers wait for: all of them use one store, so one message is enough."""
+        messages = [report.waiting for report in self._reports.values() if report.waiting]
+        return messages[0].partition(": waiting")[0] + ": waiting" if messages else ""
 
     def stop(self) -> None:
         self._stopping = True
@@ -176,6 +207,7 @@ class Processes:
                 self.stop()
                 return Report(Counters(), 0, "failed", f"worker-{job.share} died {crashes} times in a row", 1)
             self._say(f"worker-{job.share} died: starting it again")
+            job = msgspec.structs.replace(job, again=True)
 
     async def _child(self, job: Job) -> Report | None:
         """Return how a worker process ended, None if it died without a word."""

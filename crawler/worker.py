@@ -28,11 +28,11 @@ from crawler.rundir import lock_worker
 from crawler.sinks import Sinks, explained
 from crawler.sources import Input, Limits, open_inputs
 from crawler.version import VERSION
-from dedup.errors import WinnowError
+from dedup.errors import StoreError, WinnowError
 from dedup.judge import Judge
 from dedup.library import open_index
 from dedup.settings import Settings
-from dedup.store.client import Store
+from dedup.store.client import Patience, Store
 
 FORCED = 13
 
@@ -48,6 +48,7 @@ class Job(msgspec.Struct, frozen=True):
     of: int
     store: str
     settings: Settings
+    again: bool = False  # a process of this worker ran before
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -58,6 +59,7 @@ class Report(msgspec.Struct, frozen=True):
     state: Literal["running", "finished", "stopped", "failed"] = "running"
     error: str = ""
     exit_code: int = 0
+    waiting: str = ""  # for what, while the store is away
 
 
 class Worker:
@@ -71,6 +73,7 @@ class Worker:
         self._read = 0
         self._checkpoint = Checkpoint()
         self._began = time.monotonic()
+        self._waiting = ""
 
     def stop(self) -> None:
         """Let the batch under way end, then stop."""
@@ -80,7 +83,7 @@ class Worker:
             os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
 
     def report(self) -> Report:
-        return Report(self._checkpoint.counters, self._read)
+        return Report(self._checkpoint.counters, self._read, waiting=self._waiting)
 
     async def run(self) -> Report:
         """Judge this worker's share from where it stands; return how it ended."""
@@ -103,7 +106,7 @@ class Worker:
                 return lambda: self._save(content)
 
             try:
-                async with await Store.connect(job.store, timeout=job.settings.store.connect_timeout) as store:
+                async with await self._connect(job, resumed=before > 0) as store:
                     index, census = await open_index(store, job.settings, f"{job.run} {self._name}".encode())
                     pipeline = Pipeline(
                         run=bytes.fromhex(job.run),
@@ -120,9 +123,21 @@ class Worker:
                     self._began = time.monotonic()
                     await pipeline.flow(self._items(ledger), lambda: self.stopping)
                 checkpoint(finished=not self.stopping)()
+            except StoreError:
+                if not self.stopping:
+                    raise
+                # it went away and nobody wants to wait: what is checkpointed counts
             finally:
                 sinks.close()
         return Report(self._checkpoint.counters, self._read, "stopped" if self.stopping else "finished")
+
+    async def _connect(self, job: Job, *, resumed: bool) -> Store:
+        """Return the store; where it is away, a run that was under way waits for it, a new one says so at once."""
+        patience = Patience(job.settings.store.patience, self._note_waiting, lambda: self.stopping)
+        return await Store.connect(job.store, job.settings.store, patience=patience, wait=resumed or job.again)
+
+    def _note_waiting(self, message: str) -> None:
+        self._waiting = message
 
     def _save(self, content: bytes) -> None:
         with explained(self._file):

@@ -21,7 +21,7 @@ from dedup.settings import Settings
 from dedup.simhash import hamming
 from dedup.sketch import similarity, sketch, verify
 from dedup.store.census import LineCensus, Sighting
-from dedup.store.client import Store
+from dedup.store.client import Patience, Store
 from dedup.store.embedded import EmbeddedServer
 from dedup.store.index import Document, NearIndex
 from dedup.text import tokenize
@@ -79,7 +79,8 @@ async def open(
             server = await EmbeddedServer.start(Path(path), appendfsync=settings.store.appendfsync)
             stack.push_async_callback(server.stop)
             redis_url = server.url
-        store = await stack.enter_async_context(await Store.connect(redis_url, timeout=settings.store.connect_timeout))
+        patience = Patience(settings.store.patience)
+        store = await stack.enter_async_context(await Store.connect(redis_url, settings.store, patience=patience))
         index, census = await open_index(store, settings)
         yield Deduplicator(index, census, settings)
 

@@ -61,6 +61,11 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     appendfsync: Literal["always", "everysec", "no"] = "everysec"
     connect_timeout: Seconds = Seconds(10.0)
     start_timeout: Seconds = Seconds(60.0)
+    patience: Seconds = Seconds(300.0)
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    check_hostname: bool = True
 
 
 class KeptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -221,6 +226,7 @@ def _check_ranges(settings: Settings, origin: str) -> None:
         (0 <= sketch.seed < 2**32, "sketch.seed must be 0 to 4294967295"),
         (1 <= settings.index.lease <= _A_YEAR, "index.lease must be at least 1s and at most a year"),
         (0 < store.connect_timeout <= _A_YEAR, "store.connect_timeout must be above 0 and at most a year"),
+        (0 <= store.patience <= _A_YEAR, "store.patience must be 0 or more and at most a year"),
         (0 < store.start_timeout <= _A_YEAR, "store.start_timeout must be above 0 and at most a year"),
         (settings.replay.batch >= 1, "replay.batch must be at least 1"),
         (settings.replay.batch_bytes >= 1, "replay.batch_bytes must be at least 1 byte"),

@@ -75,7 +75,7 @@ def grouped(rows: Sequence[U64], numbers: Sequence[bytes] | None = None) -> list
 
 
 def entries(rows: Sequence[U64]) -> list[tuple[int, bytes]]:
-    """Return (group, packed entries) for each group: whose it is as an index u8, its kind, twice its tag (claim.lua)."""
+    """Return (group, packed entries) for each group: whose it is as an index u8, its kind, twice its tag."""
     hashes, owner, kind, group = _by_group(rows)
     tags = hashes.astype("<u4").view(np.uint8).reshape(-1, 4)
     columns = [owner.astype(np.uint8)[:, None], kind[:, None], tags, tags]

@@ -1,7 +1,8 @@
-"""A connection to the user's server or to ours: URLs, scripts, and errors that a person can act on.
+"""A connection to the user's server or to ours: scripts, round trips, and patience when the server is away.
 
-Scripts take any number of items in one call. A standalone server gets them all in one round trip; a Cluster gets
-one call a slot, all at once. Callers don't know which it is.
+Scripts take any number of items in one call. A standalone server gets them all in one round trip; a Cluster gets one
+call a slot, in one pipeline a node. Callers don't know which it is. Every script may be sent again: when the server
+goes away, calls wait for it, tell so, and are repeated when it is back.
 """
 
 from __future__ import annotations
@@ -9,108 +10,128 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import random
 import re
+import time
 from collections import defaultdict
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import resources
 from types import TracebackType
 from typing import Any, Self
 
-import hiredis
-import redis.asyncio as redis
+import msgspec
 from redis import exceptions as refused
-from redis.asyncio.cluster import RedisCluster
-from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff
 
-from dedup.errors import StoreError, UsageError
+from dedup.errors import StoreError
+from dedup.settings import StoreSettings
+from dedup.store.connect import CONNECTIONS, check_server, client_for, is_cluster, mask
+from dedup.store.trouble import TROUBLE, explain, passes
+
+__all__ = ["Item", "Patience", "Store", "mask"]
 
 Item = tuple[Sequence[bytes], Sequence[bytes | int]]  # the keys and the arguments of one item
 
 _ITEMS_A_CALL = 2000  # bounds how long one script may hold up the server
-_CONNECTIONS = 32  # calls under way at once; more of them wait here
-_OLDEST = (7, 0)
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0
 _INCLUDE = re.compile(r"^-- include (\S+)$", re.MULTILINE)
-_TROUBLE = (refused.RedisError, refused.RedisClusterException, OSError)
-_SCHEMES = "redis://, rediss://, unix:// or redis+cluster://"
+
+
+def _silently(message: str) -> None:
+    """Tell nobody."""
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How to wait for a store that went away."""
+
+    seconds: float = 0.0
+    tell: Callable[[str], None] = _silently  # what is waited for; empty when it is over
+    stopped: Callable[[], bool] = lambda: False  # nobody wants to wait any more
 
 
 class Store:
     """One server or Cluster, and the scripts we run there."""
 
-    def __init__(self, client: Any, *, name: str, cluster: bool) -> None:
+    def __init__(self, client: Any, *, name: str, cluster: bool, patience: Patience | None = None) -> None:
         self.client = client
         self.name = name  # for messages: without the password
         self.cluster = cluster
-        self._room = asyncio.Semaphore(_CONNECTIONS)
+        self._patience = patience or Patience()
+        self._room = asyncio.Semaphore(CONNECTIONS)
+        self._away_since: float | None = None
 
     @classmethod
-    async def connect(cls, url: str, *, timeout: float = 10.0) -> Self:
-        """Return a connection that was tried: the server answers, lets us in, and is new enough."""
-        name, cluster = mask(url), url.startswith(("redis+cluster://", "rediss+cluster://"))
-        if not re.match(r"(rediss?|unix|rediss?\+cluster)://", url):
-            raise UsageError(f"{name} is no store URL; use {_SCHEMES}")
-        options: dict[str, Any] = {
-            "socket_connect_timeout": timeout,
-            "socket_timeout": 60.0,
-            "protocol": 2,
-            "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), 3),
-        }
+    async def connect(
+        cls, url: str, settings: StoreSettings | None = None, *, patience: Patience | None = None, wait: bool = False
+    ) -> Self:
+        """Return a connection that was tried; where the store is away, wait for it only if told so."""
+        store = cls(
+            client_for(url, settings or StoreSettings()), name=mask(url), cluster=is_cluster(url), patience=patience
+        )
         try:
-            client: Any = (
-                RedisCluster.from_url(url.replace("+cluster", "", 1), **options)
-                if cluster
-                else redis.Redis.from_pool(_pool(url, options))
-            )
-        except ValueError:  # whose message may quote a part of the password
-            raise UsageError(
-                f"{name} is no store URL: check its port and database; in a password, write / @ : % as "
-                f"%2F %40 %3A %25; use {_SCHEMES}"
-            ) from None
-        store = cls(client, name=name, cluster=cluster)
-        try:
-            await store._check_version()
+            for info in await store._send(store._info, wait=wait):
+                check_server(info, store.name, cluster=store.cluster)
         except BaseException:
             await store.close()
             raise
         return store
 
-    async def _check_version(self) -> None:
-        try:
-            info = await (
-                self.client.info("server", target_nodes="random") if self.cluster else self.client.info("server")
-            )
-        except _TROUBLE as error:
-            raise self._explain(error) from error
-        version = str(info["redis_version"])
-        if tuple(map(int, version.split(".")[:2])) < _OLDEST:
-            raise StoreError(f"the store at {self.name} is version {version}; Winnow needs Redis 7.0 or Valkey")
-        mode = info.get("redis_mode") or info.get("server_mode")  # Valkey renamed it
-        if mode == "cluster" and not self.cluster:
-            raise StoreError(f"the store at {self.name} is part of a Cluster; name it with redis+cluster://HOST:PORT")
+    async def _info(self) -> list[dict[str, Any]]:
+        """Return what each primary says of itself."""
+        if not self.cluster:
+            return [await self.client.info("everything")]
+        await self.client.initialize()
+        return list((await self.client.info("everything", target_nodes="primaries")).values())
+
+    async def _send(self, send: Callable[[], Awaitable[Any]], *, wait: bool = True) -> Any:
+        """Return the answer; while the store is away, tell so and try again until patience ends."""
+        delay = _FIRST_WAIT
+        while True:
+            try:
+                answer = await send()
+            except TROUBLE as error:
+                if not passes(error) or not (wait or isinstance(error, refused.BusyLoadingError)):
+                    raise explain(error, self.name, cluster=self.cluster) from error
+                await self._wait(explain(error, self.name, cluster=self.cluster), delay)
+                delay = min(2 * delay, _LONGEST_WAIT)
+            else:
+                if self._away_since is not None:
+                    self._away_since = None
+                    self._patience.tell("")
+                return answer
+
+    async def _wait(self, trouble: Exception, delay: float) -> None:
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        limit = self._away_since + self._patience.seconds
+        if now >= limit or self._patience.stopped():
+            waited = f" (waited {now - self._away_since:.0f} s)" if self._patience.seconds else ""
+            raise StoreError(f"{trouble}{waited}") from trouble
+        self._patience.tell(f"{trouble}: waiting for up to {self._patience.seconds:.0f} s")
+        until = min(now + delay * random.uniform(0.5, 1.0), limit)  # workers should not all knock at once
+        while time.monotonic() < until and not self._patience.stopped():
+            await asyncio.sleep(min(0.1, until - time.monotonic()))
 
     async def get(self, key: bytes) -> bytes | None:
         """Return a plain value."""
-        value: bytes | None = await self._ask(self.client.get(key))
+        value: bytes | None = await self._send(lambda: self.client.get(key))
         return value
 
     async def set_if_absent(self, key: bytes, value: bytes) -> None:
-        await self._ask(self.client.set(key, value, nx=True))
+        await self._send(lambda: self.client.set(key, value, nx=True))
 
     async def discard(self, key: bytes, members: Sequence[bytes]) -> None:
         """Take members out of a set."""
-        await self._ask(self.client.srem(key, *members))
+        await self._send(lambda: self.client.srem(key, *members))
 
     async def increment(self, key: bytes, by: int) -> int:
-        """Return a counter's value after adding to it."""
-        value: int = await self._ask(self.client.incrby(key, by))
+        """Return a counter's value after adding to it; sent again after a lost answer, it adds twice."""
+        value: int = await self._send(lambda: self.client.incrby(key, by))
         return value
 
-    async def _ask(self, answer: Awaitable[Any]) -> Any:
-        try:
-            return await answer
-        except _TROUBLE as error:
-            raise self._explain(error) from error
+    async def ask(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[Any]:
+        """Return the answers to plain commands whose first argument is a key, in order; safe to repeat."""
+        return await self._send(lambda: self._pipeline(commands)) if commands else []
 
     async def run(self, script: str, items: Sequence[Item], header: Sequence[bytes | int] = ()) -> list[Any]:
         """Return the script's answer to each item, in order."""
@@ -123,47 +144,58 @@ class Store:
             parts = list(by_slot.values())
         else:
             parts = [list(range(len(items)))[at : at + _ITEMS_A_CALL] for at in range(0, len(items), _ITEMS_A_CALL)]
-        calls = await asyncio.gather(*(self._call(script, [items[i] for i in part], header) for part in parts))
+        calls = []
+        for part in parts:
+            keys = [key for i in part for key in items[i][0]]
+            calls.append((keys, [*header, *(word for i in part for word in items[i][1])]))
+        replies = await self._calls(script, calls)
         answers: list[Any] = [None] * len(items)
-        for part, call in zip(parts, calls, strict=True):
-            for i, answer in zip(part, call, strict=True):
+        for part, reply in zip(parts, replies, strict=True):
+            each = reply if isinstance(reply, list) else [reply] * len(part)
+            for i, answer in zip(part, each, strict=True):
                 answers[i] = answer
         return answers
 
-    async def _call(self, script: str, items: Sequence[Item], header: Sequence[bytes | int]) -> list[Any]:
-        keys = [key for item in items for key in item[0]]
-        answer = await self.call(script, keys, [*header, *(word for item in items for word in item[1])])
-        return answer if isinstance(answer, list) else [answer] * len(items)
-
     async def call(self, script: str, keys: Sequence[bytes], words: Sequence[bytes | int]) -> Any:
         """Return the script's answer; on a Cluster, all keys must lie in one slot."""
-        text, sha = _script(script)
-        async with self._room:
-            try:
-                return await self.client.evalsha(sha, len(keys), *keys, *words)
-            except refused.NoScriptError:
-                return await self._ask(self.client.eval(text, len(keys), *keys, *words))
-            except _TROUBLE as error:
-                raise self._explain(error) from error
+        return (await self._calls(script, [(keys, words)]))[0]
 
-    def _explain(self, error: Exception) -> StoreError:
-        where = f"the store at {self.name}"
-        text = str(error)
-        if isinstance(error, refused.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
-            return StoreError(f"{where} wants another password: {text}; write it as redis://:PASSWORD@HOST:PORT/0")
-        if isinstance(error, refused.NoPermissionError):
-            return StoreError(f"{where} does not let this user do that: {text}; widen its ACL")
-        if isinstance(error, refused.OutOfMemoryError):
-            return StoreError(f"{where} is out of memory (maxmemory): give it more, then run the same command again")
-        if isinstance(error, refused.BusyLoadingError):
-            return StoreError(f"{where} is still loading its data; try again in a moment")
-        if self.cluster and "Cluster mode is not enabled" in text:
-            return StoreError(f"{where} is no Cluster; name it with redis:// instead of redis+cluster://")
-        if isinstance(error, refused.ConnectionError | refused.TimeoutError | OSError):
-            return StoreError(f"{where} does not answer: {text or type(error).__name__}; is it running and reachable?")
-        if isinstance(error, refused.RedisClusterException):
-            return StoreError(f"{where} does not work as a Cluster: {text}; check the URL and `CLUSTER INFO`")
-        return StoreError(f"{where} refused a command: {text}")
+    async def _calls(self, script: str, calls: Sequence[tuple[Sequence[bytes], Sequence[bytes | int]]]) -> list[Any]:
+        text, sha = _script(script)
+        if self.cluster:
+            commands = [("EVALSHA", sha, len(keys), *keys, *words) for keys, words in calls]
+            answers: list[Any] = await self._send(lambda: self._pipeline(commands, instead=("EVAL", text)))
+            return answers
+
+        async def one(keys: Sequence[bytes], words: Sequence[bytes | int]) -> Any:
+            async with self._room:
+                try:
+                    return await self.client.evalsha(sha, len(keys), *keys, *words)
+                except refused.NoScriptError:
+                    return await self.client.eval(text, len(keys), *keys, *words)
+
+        return list(await asyncio.gather(*(self._send(functools.partial(one, *call)) for call in calls)))
+
+    async def _pipeline(self, commands: Sequence[Sequence[Any]], instead: tuple[str, str] | None = None) -> list[Any]:
+        """Return the answers to commands sent together, a pipeline a node; `instead` of an unknown script its text."""
+        answers = await self._together(commands)
+        again = [i for i, answer in enumerate(answers) if isinstance(answer, refused.NoScriptError)]
+        if again and instead is not None:
+            texts = await self._together([(*instead, *commands[i][2:]) for i in again])
+            for i, answer in zip(again, texts, strict=True):
+                answers[i] = answer
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    async def _together(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        pipeline = self.client.pipeline() if self.cluster else self.client.pipeline(transaction=False)
+        for command in commands:
+            # by its name: the Cluster's pipeline has no evalsha() but routes the command by its keys
+            pipeline.execute_command(*command)
+        answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        return answers
 
     async def close(self) -> None:
         await self.client.aclose()
@@ -175,31 +207,6 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _pool(url: str, options: dict[str, Any]) -> redis.BlockingConnectionPool:
-    pool = redis.BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None, **options)
-    # a subclass of whatever the URL asks for: TCP, TLS or a unix socket
-    pool.connection_class = type("PackedConnection", (_Packed, pool.connection_class), {})
-    return pool
-
-
-class _Packed:
-    """Packs commands in C: the client's own loop is quadratic in the arguments, and ours have hundreds."""
-
-    def pack_command(self, *args: Any) -> list[bytes]:
-        # 'CONFIG GET' is one name to the client and two words to the server
-        return [hiredis.pack_command((*args[0].encode().split(), *args[1:]))]
-
-
-def mask(url: str) -> str:
-    """Return a URL that may be shown: no password in it.
-
-    >>> mask("redis://me:secret@db:6379/0")
-    'redis://me:***@db:6379/0'
-    """
-    hidden = re.sub(r"(://[^/@:]*:).*@", r"\1***@", url)  # up to the last @: a password may hold any character
-    return re.sub(r"(?i)(password=)[^&]*", r"\1***", hidden)
 
 
 def _tag(key: bytes) -> bytes:

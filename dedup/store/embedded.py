@@ -1,7 +1,7 @@
 """The embedded default: a real valkey-server of our own, inside the output folder.
 
 It listens on a unix socket only, keeps an append-only file, and outlives a killed owner: the next start finds it
-running and goes on with it. A socket address holds 107 bytes, so the server binds a relative path from within its
+running and goes on with it. One that dies is started again. A socket address holds 107 bytes, so the server binds a relative path from within its
 folder, and we connect through a short link where the folder is deep.
 """
 
@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -63,6 +64,13 @@ class EmbeddedServer:
                 )
             await asyncio.sleep(0.01)
         return server
+
+    async def tend(self, *, appendfsync: str, timeout: float, every: float = 0.5) -> None:
+        """Start the server again whenever it is gone, until cancelled: who uses it waits meanwhile."""
+        while True:
+            await asyncio.sleep(every)
+            if not _listening(self.url.removeprefix("unix://")):
+                await self.start(self.folder, appendfsync=appendfsync, timeout=timeout)
 
     def terminate(self) -> None:
         """Ask the server to go, and don't wait for it."""
@@ -131,9 +139,9 @@ def _start_failed(folder: Path) -> StoreError | DiskFull:
 
 def _address(folder: Path) -> str:
     """Return a path to the folder's socket that fits a socket address."""
-    socket = str(folder.resolve() / _SOCKET)
-    if len(os.fsencode(socket)) <= _LONGEST_ADDRESS:
-        return socket
+    plain = str(folder.resolve() / _SOCKET)
+    if len(os.fsencode(plain)) <= _LONGEST_ADDRESS:
+        return plain
     name = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=8).hexdigest()
     link = Path(tempfile.gettempdir()) / f"winnow-{os.getuid()}-{name}"
     with contextlib.suppress(FileExistsError):
@@ -145,6 +153,16 @@ def _address(folder: Path) -> str:
 
 def _client(address: str) -> Redis:
     return Redis(unix_socket_path=address, socket_connect_timeout=1.0, socket_timeout=5.0, retry=Retry(NoBackoff(), 0))
+
+
+def _listening(address: str) -> bool:
+    """Return whether a process holds the socket, also one that is loading its data."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(address)
+        except OSError:
+            return False
+        return True
 
 
 async def _answers(address: str) -> bool:

@@ -279,7 +279,7 @@ def test_a_store_that_needs_a_password(saved: Path, out: Path, locked_port: int,
     """Exit 8 and how to write a password; a wrong one never appears in what we print or store."""
     done = replay(saved, "--redis", f"redis://{secret}127.0.0.1:{locked_port}/0", out=out)
     assert done.code in (2, 8)
-    assert "redis://:PASSWORD@HOST:PORT/0" in done.err or done.code == 2
+    assert "redis://USER:PASSWORD@HOST:PORT/0" in done.err or done.code == 2
     stored = b"".join(file.read_bytes() for file in out.rglob("*") if file.is_file()).decode()
     assert "wrong" not in done.out + done.err + stored
     assert "secret" not in done.out + done.err + stored
@@ -297,7 +297,7 @@ def test_a_store_with_other_parameters(saved: Path, out: Path, valkey_url: str, 
     assert replay(saved, *store, out=out).code == 0
     done = replay(saved, *store, "--set", "sketch.bands=18", "--set", "sketch.rows=7", out=tmp_path / "second")
     assert done.code == 4
-    assert "bands is 21 there and 18 here" in done.err and "index.namespace" in done.err
+    assert "bands is 16 there and 18 here" in done.err and "index.namespace" in done.err
 
 
 def test_a_cluster_url_of_a_single_server(saved: Path, out: Path, valkey_url: str) -> None:
@@ -321,7 +321,7 @@ def test_a_url_that_is_no_store(saved: Path, out: Path, url: str) -> None:
 
 
 def test_a_store_that_dies_in_mid_run(tmp_path: Path, out: Path) -> None:
-    """The embedded server is killed: exit 8 and no traceback; run again, each page is judged once."""
+    """The embedded server is killed: it is started again, and the run goes on as if nothing had been."""
     pages = web(200)
     saved = save_jsonl(tmp_path / "p.jsonl", pages)
     slowly = (*running.SLOWLY, "--set", "store.appendfsync=always")
@@ -329,8 +329,7 @@ def test_a_store_that_dies_in_mid_run(tmp_path: Path, out: Path) -> None:
         running.wait_for_lines(out, 40, run)
         running.end_servers(out)
         done = run.end()
-    assert done.code == 8 and "does not answer" in done.err
-    assert replay(saved, out=out).code == 0
+    assert done.code == 0 and "does not answer" in done.err and "the store is back" in done.err
     assert_whole(out, urls_of(pages))
 
 
