@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from crawler.version import VERSION
 from dedup.errors import WinnowError
 
+if TYPE_CHECKING:
+    from dedup.settings import Settings
+
 _EPILOG = """\b
 Examples:
   winnow replay crawl.warc.gz --out out            judge an archive, keep what is novel
   winnow replay mirror/ more.jsonl --out out       folders and JSONL, too
   winnow replay *.warc.gz --out out --workers 4    share the work
+  winnow replay a/ --out a --redis redis://db/0    one index for several machines
+  winnow status --out out                          how far it is, and what the index costs
+  winnow forget URL --out out                      take a kept page out of the index
   winnow compare a.html b.html                     are these two copies of each other?
 
 \b
@@ -58,10 +64,39 @@ def _settings_options(command: Any) -> Any:
     return command
 
 
+def _settings(redis: str | None, config: Path | None, overrides: tuple[str, ...]) -> Settings:
+    """Return the settings, with the store of --redis; a password there is hidden from `ps`."""
+    import msgspec
+
+    from dedup.settings import load
+
+    settings = load(config, overrides)
+    if redis is None:
+        return settings
+    from crawler.title import hide_secrets
+
+    hide_secrets()
+    return msgspec.structs.replace(settings, store=msgspec.structs.replace(settings.store, url=redis))
+
+
+_redis_option = click.option(
+    "--redis",
+    metavar="URL",
+    envvar="WINNOW_REDIS",
+    help="Your own Redis or Valkey instead of the embedded one; also by the variable WINNOW_REDIS.",
+)
+
+
+def _run_options(command: Any) -> Any:
+    """Let a command find a run by its folder, or an index by its store."""
+    out = click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="The folder of a run.")
+    return out(_redis_option(_settings_options(command)))
+
+
 @main.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where the output goes.")
-@click.option("--redis", metavar="URL", help="Your own Redis or Valkey instead of the embedded one.")
+@_redis_option
 @click.option("--workers", type=click.IntRange(1, 256), metavar="N", help="Processes that share the work [default: 1].")
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only.")
 @_settings_options
@@ -82,14 +117,9 @@ def replay(
     """
     import asyncio
 
-    import msgspec
-
     from crawler.replay import replay as run
-    from dedup.settings import load
 
-    settings = load(config, overrides)
-    if redis is not None:
-        settings = msgspec.structs.replace(settings, store=msgspec.structs.replace(settings.store, url=redis))
+    settings = _settings(redis, config, overrides)
     sys.exit(asyncio.run(run(paths, out, settings, workers=workers, quiet=quiet, as_json=as_json)))
 
 
@@ -103,6 +133,61 @@ def compare(a: Path, b: Path, config: Path | None, overrides: tuple[str, ...], a
     from dedup.settings import load
 
     compare_files(a, b, load(config, overrides), as_json=as_json)
+
+
+@main.command()
+@_run_options
+def status(out: Path | None, redis: str | None, config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show the counters of a run, going on or finished, and what its index holds and costs."""
+    import asyncio
+
+    from crawler import indexing
+
+    asyncio.run(indexing.status(out, _settings(redis, config, overrides), as_json=as_json))
+
+
+@main.command()
+@click.argument("url")
+@_run_options
+def forget(
+    url: str, out: Path | None, redis: str | None, config: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Take a kept page out of the index: the next page with its text is novel again."""
+    import asyncio
+
+    from crawler import indexing
+
+    asyncio.run(indexing.forget(url, out, _settings(redis, config, overrides), as_json=as_json))
+
+
+@main.group()
+def index() -> None:
+    """Look at an index, or delete it."""
+
+
+@index.command()
+@_run_options
+def stats(out: Path | None, redis: str | None, config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show what an index holds, and the memory of its parts."""
+    import asyncio
+
+    from crawler import indexing
+
+    asyncio.run(indexing.stats(out, _settings(redis, config, overrides), as_json=as_json))
+
+
+@index.command()
+@click.option("--yes", is_flag=True, help="Do it: there is no way back.")
+@_run_options
+def drop(
+    yes: bool, out: Path | None, redis: str | None, config: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Delete all of an index: claims, buckets, kept documents, line census."""
+    import asyncio
+
+    from crawler import indexing
+
+    asyncio.run(indexing.drop(out, _settings(redis, config, overrides), sure=yes, as_json=as_json))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,15 @@ class _Line(msgspec.Struct):
 
 def summarise(folder: Path, checkpoints: Sequence[Checkpoint | None]) -> dict[str, Any]:
     """Write summary.json and return what it says."""
+    summary = summary_of(checkpoints)
+    file = folder / "summary.json"
+    with explained(file):
+        write_whole(file, msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    return summary
+
+
+def summary_of(checkpoints: Sequence[Checkpoint | None]) -> dict[str, Any]:
+    """Return the counts of a run."""
     known = [checkpoint for checkpoint in checkpoints if checkpoint is not None]
     counters = total([checkpoint.counters for checkpoint in known])
     seconds = max((checkpoint.seconds for checkpoint in known), default=0.0)
@@ -43,7 +52,7 @@ def summarise(folder: Path, checkpoints: Sequence[Checkpoint | None]) -> dict[st
     for checkpoint in known:
         for kind, count in checkpoint.other.items():
             records[kind] += count
-    summary = {
+    return {
         "pages": counters.pages,
         "verdicts": {v: getattr(counters, v) for v in ("novel", "duplicate", "soft404", "thin", "failed")},
         "how": dict(sorted(counters.how.items())),
@@ -56,10 +65,6 @@ def summarise(folder: Path, checkpoints: Sequence[Checkpoint | None]) -> dict[st
         "workers": len(checkpoints),
         "finished": len(known) == len(checkpoints) and all(checkpoint.finished for checkpoint in known),
     }
-    file = folder / "summary.json"
-    with explained(file):
-        write_whole(file, msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
-    return summary
 
 
 def compile_clusters(folder: Path) -> int:

@@ -20,7 +20,7 @@ import msgspec
 
 from crawler.ledger import Checkpoint, write_whole
 from crawler.sinks import explained
-from dedup.errors import OutputError
+from dedup.errors import InputError, OutputError
 
 SCHEMA = 1
 EMBEDDED = "embedded"
@@ -76,15 +76,31 @@ class RunDir:
     def worker(self, number: int) -> str:
         return f"worker-{number}"
 
-    def checkpoint_file(self, number: int) -> Path:
-        return self.folder / ".winnow" / f"{self.worker(number)}.json"
-
     def checkpoints(self) -> list[Checkpoint | None]:
-        return [Checkpoint.load(self.checkpoint_file(k)) for k in range(self.run.workers)]
+        return self.checkpoints_of(self.folder, self.run)
 
     @property
     def finished(self) -> bool:
-        return all(checkpoint is not None and checkpoint.finished for checkpoint in self.checkpoints())
+        return self.is_finished(self.folder, self.run)
+
+    @staticmethod
+    def checkpoints_of(folder: Path, run: Run) -> list[Checkpoint | None]:
+        """Return how far the workers of a folder are, whoever owns it."""
+        return [Checkpoint.load(folder / ".winnow" / f"worker-{k}.json") for k in range(run.workers)]
+
+    @staticmethod
+    def is_finished(folder: Path, run: Run) -> bool:
+        return all(c is not None and c.finished for c in RunDir.checkpoints_of(folder, run))
+
+    @staticmethod
+    def is_owned(folder: Path) -> bool:
+        """Return whether a process works in a folder now."""
+        with (folder / ".winnow" / "lock").open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
 
     def close(self) -> None:
         self._lock.close()
@@ -113,6 +129,14 @@ def _lock(path: Path, busy: str, patience: float = 0.0) -> BinaryIO:
     file.write(b"%d\n" % os.getpid())
     file.flush()
     return file
+
+
+def manifest_of(folder: Path) -> Run:
+    """Return what the run in a folder is."""
+    manifest = folder / ".winnow" / "run.json"
+    if not manifest.exists():
+        raise InputError(f"{folder} holds no run of Winnow: give the --out of a crawl or replay")
+    return _read(manifest)
 
 
 def _read(manifest: Path) -> Run:

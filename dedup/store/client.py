@@ -133,6 +133,17 @@ class Store:
         """Return the answers to plain commands whose first argument is a key, in order; safe to repeat."""
         return await self._send(lambda: self._pipeline(commands)) if commands else []
 
+    def node_of(self, key: bytes) -> str:
+        """Return the name of the server that holds a key."""
+        return str(self.client.get_node_from_key(key).name) if self.cluster else self.name
+
+    async def used_memory(self) -> dict[str, int]:
+        """Return how much memory each primary uses."""
+        if not self.cluster:
+            return {self.name: int((await self._send(lambda: self.client.info("memory")))["used_memory"])}
+        found = await self._send(lambda: self.client.info("memory", target_nodes="primaries"))
+        return {str(node): int(info["used_memory"]) for node, info in found.items()}
+
     async def run(self, script: str, items: Sequence[Item], header: Sequence[bytes | int] = ()) -> list[Any]:
         """Return the script's answer to each item, in order."""
         if not items:

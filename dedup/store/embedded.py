@@ -1,8 +1,8 @@
 """The embedded default: a real valkey-server of our own, inside the output folder.
 
 It listens on a unix socket only, keeps an append-only file, and outlives a killed owner: the next start finds it
-running and goes on with it. One that dies is started again. A socket address holds 107 bytes, so the server binds a relative path from within its
-folder, and we connect through a short link where the folder is deep.
+running and goes on with it. One that dies is started again. A socket address holds 107 bytes, so the server binds a
+relative path from within its folder, and we connect through a short link where the folder is deep.
 """
 
 from __future__ import annotations
@@ -64,6 +64,10 @@ class EmbeddedServer:
                 )
             await asyncio.sleep(0.01)
         return server
+
+    @staticmethod
+    async def is_running(folder: Path) -> bool:
+        return (folder / _SOCKET).exists() and await _answers(_address(folder))
 
     async def tend(self, *, appendfsync: str, timeout: float, every: float = 0.5) -> None:
         """Start the server again whenever it is gone, until cancelled: who uses it waits meanwhile."""

@@ -1,0 +1,174 @@
+"""The life of an index beside the judging: what it holds and costs, forgetting a page, dropping all of it.
+
+All of it works on an index in use. Documents are found by URL by reading through the kept records in the server, and
+their buckets by reading through the leaves: rare commands may cost seconds, the index carries nothing for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from dedup.errors import InputError, StoreError
+from dedup.model import SketchParams
+from dedup.store.client import Store
+from dedup.store.index import NearIndex, described
+from dedup.store.keys import CHUNK, GROUPS, Keys
+
+_AT_ONCE = 256  # chunks or leaves a script call: some milliseconds of the server's time
+_SAMPLE = 2048  # keys of a kind whose memory is asked for
+_NOBODY = bytes(8)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The memory of one kind of keys, keys included, as the server counts it."""
+
+    keys: int
+    bytes: int
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What an index holds, and what it costs."""
+
+    namespace: str
+    schema: int
+    params: dict[str, Any]
+    pages: int  # kept
+    claims: int  # under way
+    records: int  # in buckets
+    sites: int  # in the line census
+    documents: Part
+    buckets: Part
+    census: Part
+    pages_by_node: dict[str, int]
+    memory_by_node: dict[str, int]  # used_memory: all that the server holds, also what is not ours
+
+    @property
+    def bytes_a_page(self) -> float:
+        return (self.documents.bytes + self.buckets.bytes) / self.pages if self.pages else 0.0
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    documents: int
+    records: int  # taken out of buckets
+
+
+async def open_as_made(store: Store, namespace: str) -> NearIndex:
+    """Return the index of a namespace with the parameters it was made with."""
+    raw = await store.get(Keys(namespace, "").params)
+    if raw is None:
+        raise InputError(f"there is no index {namespace!r} in {store.name}; check index.namespace")
+    _, params = described(raw, f"{namespace}:params in {store.name}")
+    try:
+        made = msgspec.convert(params, SketchParams)
+    except msgspec.ValidationError:
+        raise StoreError(f"the index {namespace!r} in {store.name} was made by another version of Winnow") from None
+    index = NearIndex(store, made, namespace=namespace, owner=_NOBODY, lease=60.0)
+    await index.open()
+    return index
+
+
+async def stats(index: NearIndex) -> Stats:
+    """Return what the index holds and costs; memory is that of evenly chosen keys, times their number."""
+    store, keys = index.store, index.keys
+    pages = [int(n or 0) for n in await store.ask([("GET", stem + b":d") for stem in keys.stems])]
+    sizes = await store.ask([("GET", stem + b":b") for stem in keys.stems])
+    claims = sum(await store.ask([("HLEN", stem + b":p") for stem in keys.stems]))
+    leaves = [int.from_bytes(size[:4], "little") if size else 0 for size in sizes]
+    records = sum(int.from_bytes(size[4:8], "little") if size else 0 for size in sizes)
+    given = int(await store.get(keys.numbers) or 0)
+    chunks = -(-given // CHUNK)
+    documents = await _part(store, [keys.stems[c % GROUPS] + b":k:%d" % (c // GROUPS) for c in range(chunks)])
+    buckets = await _part(
+        store,
+        [
+            stem + b":b:" + n.to_bytes(2, "big")
+            for stem, count in zip(keys.stems, leaves, strict=True)
+            for n in range(count)
+        ],
+    )
+    sites = [key async for key in _scan(store, keys.stems[0].partition(b"{")[0] + b"*}:c:*")]
+    nodes = [store.node_of(stem) for stem in keys.stems]
+    by_node = dict.fromkeys(sorted(set(nodes)), 0)
+    for node, count in zip(nodes, pages, strict=True):
+        by_node[node] += count
+    return Stats(
+        namespace=index.namespace,
+        schema=described(await store.get(keys.params), store.name)[0],
+        params=msgspec.to_builtins(index.params),
+        pages=sum(pages),
+        claims=claims,
+        records=records,
+        sites=len(sites),
+        documents=documents,
+        buckets=buckets,
+        census=await _part(store, sites),
+        pages_by_node=by_node,
+        memory_by_node=await store.used_memory(),
+    )
+
+
+async def _part(store: Store, keys: Sequence[bytes]) -> Part:
+    step = max(1, len(keys) // _SAMPLE)
+    sample = keys[::step]
+    sizes = await store.ask([("MEMORY USAGE", key) for key in sample])
+    found = [size for size in sizes if size]  # a chunk of numbers that were not used is no key
+    share = len(keys) / len(sample) if sample else 0.0
+    return Part(keys=round(len(found) * share), bytes=round(sum(found) * share))
+
+
+async def forget(index: NearIndex, url: str) -> Forgotten:
+    """Take the kept pages of this URL out of the index: what comes next with that text is novel."""
+    numbers = await _find(index, url)
+    if not numbers:
+        raise InputError(
+            f"no kept page of the index {index.namespace!r} has the URL {url}: only kept pages are in the index, "
+            "copies leave nothing there"
+        )
+    # the states first: from here on nobody is a copy of them
+    await index.store.run("forget", [([index.keys.group_of(number)], [number]) for number in numbers])
+    removed = 0
+    for stem in index.keys.stems:
+        leaf = 0
+        while leaf >= 0:
+            gone, leaf = await index.store.call("sweep", [stem], [leaf, _AT_ONCE, b"".join(numbers)])
+            removed += gone
+    return Forgotten(len(numbers), removed)
+
+
+async def _find(index: NearIndex, url: str) -> list[bytes]:
+    """Return the numbers of the kept pages with this URL."""
+    given = int(await index.store.get(index.keys.numbers) or 0)
+    last = given // (CHUNK * GROUPS)
+    found: list[bytes] = []
+    for group, stem in enumerate(index.keys.stems):
+        for first in range(0, last + 1, _AT_ONCE):
+            count = min(_AT_ONCE, last + 1 - first)
+            answers = await index.store.call("find", [stem], [first, count, url.encode("utf-8", "replace"), group])
+            # number, since, record
+            found += [answer[:4] for answer in answers if index.decode(answer[8:]).url == url]
+    return found
+
+
+async def drop(store: Store, namespace: str) -> int:
+    """Delete all that a namespace holds, whatever wrote it; return how many keys that were."""
+    dropped = 0
+    batch: list[bytes] = []
+    async for key in _scan(store, namespace.encode() + b":*"):
+        batch.append(key)
+        if len(batch) >= _SAMPLE:
+            dropped += await _unlink(store, batch)
+            batch = []
+    return dropped + await _unlink(store, batch)
+
+
+async def _unlink(store: Store, keys: Sequence[bytes]) -> int:
+    gone: int = sum(await store.ask([("UNLINK", key) for key in keys]))
+    return gone
+
+
+async def _scan(store: Store, pattern: bytes) -> AsyncIterator[bytes]:
+    async for key in store.client.scan_iter(match=pattern, count=2000):
+        yield key
