@@ -55,19 +55,83 @@ def server(binary: str, folder: Path, *options: str) -> Iterator[int]:
         log.close()
 
 
+class Restartable:
+    """A server, or the nodes of a Cluster, that can be killed and started again with what they had on disk."""
+
+    def __init__(self, url: str, commands: Sequence[tuple[list[str], Path]]) -> None:
+        self.url = url
+        self._commands = commands
+        self._processes = [_spawn(command, folder) for command, folder in commands]
+
+    def kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def start(self) -> None:
+        self._processes = [_spawn(command, folder) for command, folder in self._commands]
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+
+def _spawn(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    port = int(command[command.index("--port") + 1])
+    with redis.Redis(port=port) as client:
+        wait_for(lambda: _answers(client), f"{command[0]} on port {port}")
+    return process
+
+
+@contextlib.contextmanager
+def restartable(kind: str, folder: Path, *options: str) -> Iterator[Restartable]:
+    """Run a `valkey`, a `redis`, or a `cluster` of three that lose no acknowledged write when they are killed."""
+    binary = redis_binary() if kind == "redis" else valkey_binary()
+    durable = ("--appendonly", "yes", "--appendfsync", "always", *options)
+    clustered = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000") if kind == "cluster" else ()
+    commands = []
+    for number in range(3 if kind == "cluster" else 1):
+        home = folder / str(number)
+        home.mkdir(parents=True)
+        port = str(free_port())
+        commands.append(
+            (
+                [binary, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", str(home), *durable, *clustered],
+                home,
+            )
+        )
+    ports = [int(command[2]) for command, _ in commands]
+    url = f"redis+cluster://127.0.0.1:{ports[0]}" if kind == "cluster" else f"redis://127.0.0.1:{ports[0]}/0"
+    store = Restartable(url, commands)
+    try:
+        if kind == "cluster":
+            _join(ports)
+        yield store
+    finally:
+        store.kill()
+
+
+def _join(ports: Sequence[int]) -> None:
+    """Make one Cluster of these servers, its slots divided evenly among them."""
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(redis.Redis(port=port)) for port in ports]
+        edges = [_SLOTS * n // len(ports) for n in range(len(ports) + 1)]
+        for n, client in enumerate(clients):
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", edges[n], edges[n + 1] - 1)
+            client.execute_command("CLUSTER", "MEET", "127.0.0.1", ports[0])
+        for client in clients:
+            wait_for(lambda c=client: _joined(c, len(ports)), "the Cluster")  # type: ignore[misc]
+
+
 @contextlib.contextmanager
 def cluster(binary: str, folder: Path, nodes: int = 3) -> Iterator[Sequence[int]]:
     """Run a Cluster whose slots are divided evenly among so many nodes."""
     options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
     with contextlib.ExitStack() as stack:
         ports = [stack.enter_context(server(binary, folder / str(n), *options)) for n in range(nodes)]
-        clients = [stack.enter_context(redis.Redis(port=port)) for port in ports]
-        edges = [_SLOTS * n // nodes for n in range(nodes + 1)]
-        for n, client in enumerate(clients):
-            client.execute_command("CLUSTER", "ADDSLOTSRANGE", edges[n], edges[n + 1] - 1)
-            client.execute_command("CLUSTER", "MEET", "127.0.0.1", ports[0])
-        for client in clients:
-            wait_for(lambda c=client: _joined(c, nodes), "the Cluster")  # type: ignore[misc]
+        _join(ports)
         yield ports
 
 
