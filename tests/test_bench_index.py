@@ -43,10 +43,10 @@ def test_without_datasketch_our_rows_are_still_there(
 
 
 def test_a_peer_is_measured_beside_ours(capsys: pytest.CaptureFixture[str]) -> None:
-    """With both rates, the table has the median ratio and its spread."""
-    index.show_speed(index.Speed(300, 150, [200.0, 300.0, 800.0], 150, [100.0, 100.0, 100.0], 140))
+    """With both rates, the table has the median ratio, its spread, and that of the fastest rounds."""
+    index.show_speed(index.Speed(300, 150, [200.0, 300.0, 800.0], 150, [100.0, 50.0, 200.0], 140))
     assert capsys.readouterr().out.splitlines() == [
-        "pages/s, 50% copies                300         100    3.0 (2.0 to 8.0)",
+        "pages/s, 50% copies                300         100    4.0 (2.0 to 6.0, fastest 4.0)",
         "  found, of 150 copies             150         140",
     ]
 
