@@ -1,8 +1,8 @@
 """A model of the claim protocol, small enough to visit every state it can get into.
 
 Each document is settled by a process of its own. A step is what the store does at once: one bucket, one claim. Between
-any two steps anybody else may come in; a process may die at any moment (it loses what it knows, and starts again), and a
-lease may run out at any moment. docs/claims.md tells the protocol; tests/dedup/test_claims_model.py says what must hold.
+any two steps anybody else may come in; a process may die at any moment (it loses what it knows, and starts again), and
+a lease may run out at any moment. docs/claims.md tells the protocol, tests/dedup/test_claims_model.py what must hold.
 
 A number is (document, life): which of its registrations. `order` lists all numbers that matter, the most senior first.
 Numbers come from blocks that processes take, so a new one may be senior or junior to any other.
@@ -50,7 +50,9 @@ class State(NamedTuple):
 class Model:
     """The protocol over documents of which some are copies of each other."""
 
-    def __init__(self, documents: int, copies: Sequence[tuple[int, int]], *, crashes: int = 0, expiries: int = 0) -> None:
+    def __init__(
+        self, documents: int, copies: Sequence[tuple[int, int]], *, crashes: int = 0, expiries: int = 0
+    ) -> None:
         self.near = {d: tuple(sorted({a + b - d for a, b in copies if d in (a, b)})) for d in range(documents)}
         start = tuple(Process() for _ in range(documents))
         self.start = State((), (), frozenset(), start, (0,) * documents, crashes, expiries)
@@ -181,7 +183,9 @@ def simplified(state: State) -> State:
         lives[number[0]] += 1
     return State(
         order=tuple(names[n] for n in state.order if n in matter),
-        claims=tuple(sorted((names[n], Claim(c.kind, tuple(names[x] for x in c.challengers))) for n, c in state.claims)),
+        claims=tuple(
+            sorted((names[n], Claim(c.kind, tuple(names[x] for x in c.challengers))) for n, c in state.claims)
+        ),
         buckets=frozenset((names[n], e) for n, e in state.buckets if n in claims | held),
         processes=tuple(
             p._replace(number=p.number and names[p.number], rivals=frozenset(names[n] for n in p.rivals))
