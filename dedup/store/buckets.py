@@ -30,6 +30,9 @@ QUARTER, EXACT = 1, 2  # kinds of buckets, a band's is 0; claim.lua has the same
 _KINDS = np.zeros(1024, np.uint8)  # of the buckets of a row, in order
 _KINDS[0], _KINDS[QUARTERS] = EXACT, QUARTER
 _SHORT = np.array([EXACT, 0], np.uint8)
+_BACKWARDS: I64 = np.zeros(1 << 16, np.int64)  # the 16 bits of a number, reversed
+for _bit in range(16):
+    _BACKWARDS |= (np.arange(1 << 16) >> _bit & 1) << (15 - _bit)
 
 
 def buckets(fingerprint: Fingerprint) -> U64:
@@ -74,12 +77,17 @@ def grouped(rows: Sequence[U64], numbers: Sequence[bytes] | None = None) -> list
     return [(g, packed, owner[first:last]) for g, packed, first, last in _packed(columns, group)]
 
 
-def entries(rows: Sequence[U64]) -> list[tuple[int, bytes]]:
-    """Return (group, packed entries) for each group: whose it is as an index u8, its kind, twice its tag."""
+def entries(rows: Sequence[U64]) -> list[tuple[int, bytes, bytes]]:
+    """Return (group, entries of exact texts, other entries) for each group, packed as claim.lua wants them."""
     hashes, owner, kind, group = _by_group(rows)
     tags = hashes.astype("<u4").view(np.uint8).reshape(-1, 4)
-    columns = [owner.astype(np.uint8)[:, None], kind[:, None], tags, tags]
-    return [(g, packed) for g, packed, _, _ in _packed(columns, group)]
+    whose = owner.astype(np.uint8)[:, None]
+    exact = kind == EXACT
+    first = {g: packed for g, packed, _, _ in _packed([whose[exact], tags[exact], tags[exact]], group[exact])}
+    rest = ~exact
+    columns = [whose[rest], kind[rest, None], tags[rest], tags[rest]]
+    others = {g: packed for g, packed, _, _ in _packed(columns, group[rest])}
+    return [(g, first.get(g, b""), others.get(g, b"")) for g in sorted(first.keys() | others.keys())]
 
 
 def _packed(columns: Sequence[npt.NDArray[np.uint8]], group: I64) -> Iterator[tuple[int, bytes, int, int]]:
@@ -93,10 +101,10 @@ def _packed(columns: Sequence[npt.NDArray[np.uint8]], group: I64) -> Iterator[tu
 
 
 def _by_group(rows: Sequence[U64]) -> tuple[U64, U64, npt.NDArray[np.uint8], I64]:
-    """Return all buckets of all rows, whose they are, their kinds and their groups, ordered by group."""
+    """Return all buckets of all rows, whose they are, their kinds and their groups, in the order of leaves.lua."""
     owner = np.repeat(np.arange(len(rows), dtype=np.uint64), [len(row) for row in rows])
     kind = np.concatenate([_KINDS[: len(row)] if len(row) > 2 else _SHORT for row in rows])
     hashes = np.concatenate(rows)
     group = (hashes >> np.uint64(56)).astype(np.int64)
-    order = np.argsort(group, kind="stable")
+    order = np.argsort(group << 16 | _BACKWARDS[hashes.astype(np.uint16)], kind="stable")
     return hashes[order], owner[order], kind[order], group[order]

@@ -5,9 +5,10 @@
 -- ARGV[2]     owner (8 bytes)
 -- ARGV[3]     the first of as many fresh numbers as there are documents
 -- ARGV[4]     n, how many of KEYS are for buckets
--- ARGV[4+i]   10-byte entries in the i-th of these groups: document as an index u8, 0 for a band, 1 for a SimHash quarter, 2
---             for the exact text; tag u32; tag again, as 4 bytes to look for
--- ARGV[4+n+d] the record of the d-th document
+-- ARGV[3+2i]  9-byte entries of exact texts in the i-th of these groups: document as an index u8; tag u32; tag again, as 4
+--             bytes to look for
+-- ARGV[4+2i]  10-byte entries of the other buckets: document u8; 1 for a SimHash quarter else 0; tag twice
+-- ARGV[4+2n+d] the record of the d-th document
 -- returns     for each document W and its number (4) when it won; else C and the numbers of all that it might match, or
 --             E and the numbers of those that may be the same text: the others were not looked for
 -- cost        one look at each leaf, a plain find a query; a leaf that gets a record is written whole
@@ -34,59 +35,77 @@ local function take_number(record)
 end
 
 open_groups(count)
-local lists, where, hits = {}, {}, {}
-for i = 1, count do lists[i] = fields(ARGV[4 + i], 'BBI4c4', 10) end
-for d = 1, #ARGV - 4 - count do hits[d] = {} end
+local hits, open, documents = {}, {}, #ARGV - 4 - 2 * count
+for d = 1, documents do hits[d] = {} end
 
--- Look for the exact texts first, and for the other entries of those that were not found.
-for _, exact in ipairs({true, false}) do
-  for i = 1, count do
-    local group, list, at = groups[i], lists[i], where[i] or {}
-    for e = 1, #list, 4 do
-      if (list[e + 1] == 2) == exact and #hits[list[e] + 1] == 0 then at[e] = locate(group, list[e + 2]) end
-    end
-    where[i] = at
+-- The exact texts first, ...
+local exact, where_exact = {}, {}
+for i = 1, count do
+  if ARGV[3 + 2 * i] ~= '' then
+    exact[i] = fields(ARGV[3 + 2 * i], 'BI4c4', 9)
+    where_exact[i] = locate(groups[i], exact[i], 3, 2)
   end
-  load()
-  for i = 1, count do
-    local list, at = lists[i], where[i]
-    for e = 1, #list, 4 do
-      local kind = list[e + 1]
-      if at[e] and (kind == 2) == exact then
-        local records, tag = leaves[at[e]], list[e + 3]
-        if kind == 1 then
-          meet_near(hits[list[e] + 1], records, tag)
-        elseif find(records, tag, 1, true) then
-          meet(hits[list[e] + 1], records, tag)
-        end
+end
+load()
+for i, list in pairs(exact) do
+  local where, entry = where_exact[i], 0
+  for e = 1, #list, 3 do
+    entry = entry + 1
+    if find(leaves[where[entry]], list[e + 2], 1, true) then meet(hits[list[e] + 1], leaves[where[entry]], list[e + 2]) end
+  end
+end
+for d = 1, documents do open[d] = #hits[d] == 0 end
+
+-- ... then the other buckets of those whose text is new.
+local others, where_others = {}, {}
+for i = 1, count do
+  others[i] = fields(ARGV[4 + 2 * i], 'BBI4c4', 10)
+  where_others[i] = locate(groups[i], others[i], 4, 3, open)
+end
+load()
+for i = 1, count do
+  local list, where, entry = others[i], where_others[i], 0
+  for e = 1, #list, 4 do
+    entry = entry + 1
+    local index = where[entry]
+    if index then
+      local records, tag = leaves[index], list[e + 3]
+      if list[e + 1] == 1 then
+        meet_near(hits[list[e] + 1], records, tag)
+      elseif find(records, tag, 1, true) then
+        meet(hits[list[e] + 1], records, tag)
       end
     end
   end
-  if exact then
-    for d = 1, #hits do hits[d].kind = #hits[d] > 0 and 'E' or 'C' end
+end
+
+local answers, taken, won = {}, {}, false
+for d = 1, documents do
+  if #hits[d] == 0 then
+    taken[d] = take_number(ARGV[4 + 2 * count + d])
+    answers[d], won = 'W' .. taken[d], true
+  else
+    answers[d] = (open[d] and 'C' or 'E') .. table.concat(hits[d])
   end
 end
 
-local answers, numbers, won = {}, {}, false
-for d = 1, #hits do
-  if #hits[d] == 0 then
-    numbers[d] = take_number(ARGV[4 + count + d])
-    answers[d], won = 'W' .. numbers[d], true
-  else
-    answers[d] = hits[d].kind .. table.concat(hits[d])
+local function add(group, list, size, where)
+  local entry, added = 0, 0
+  for e = 1, #list, size do
+    entry = entry + 1
+    local number = taken[list[e] + 1]
+    if number then
+      local index = where[entry]
+      leaves[index], dirty[index], added = leaves[index] .. list[e + size - 1] .. number, true, added + 1
+    end
   end
+  if added > 0 then group.count, group.changed = group.count + added, true end
 end
+
 if won then
   for i = 1, count do
-    local group, list, at = groups[i], lists[i], where[i]
-    for e = 1, #list, 4 do
-      local number = numbers[list[e] + 1]
-      if number then
-        local index = at[e]
-        leaves[index], dirty[index] = leaves[index] .. list[e + 3] .. number, true
-        group.count, group.changed = group.count + 1, true
-      end
-    end
+    if exact[i] then add(groups[i], exact[i], 3, where_exact[i]) end
+    add(groups[i], others[i], 4, where_others[i])
   end
   save()
 end

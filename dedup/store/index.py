@@ -138,9 +138,9 @@ class NearIndex:
         taken = await self.numbers(len(some))
         groups = entries([d.buckets for d in some])
         chunks = range(taken.start // CHUNK, taken[-1] // CHUNK + 1)
-        keys = [self.keys.stems[g] for g, _ in groups] + [self.keys.stems[c % GROUPS] for c in chunks]
+        keys = [self.keys.stems[g] for g, _, _ in groups] + [self.keys.stems[c % GROUPS] for c in chunks]
         words: list[bytes | int] = [self._lease_ms, self._owner, taken.start, len(groups)]
-        words += [packed for _, packed in groups]
+        words += [packed for _, exact, others in groups for packed in (exact, others)]
         words += [document.record for document in some]
         answers = await self.store.call("claim", keys, words)
         self._give_back(taken, sum(answer[:1] == b"W" for answer in answers))

@@ -3,7 +3,7 @@
 -- KEYS[i]  the stem of a group
 -- ARGV[i]  13-byte entries to add: as the queries of probe.lua, with the document's number (4) behind each
 -- returns  for each group one string of 6-byte answers, as probe.lua, the entry's own document left out
--- cost     as a probe; a leaf that gets a record is written whole; each 48th record of a group splits a leaf
+-- cost     as a probe; a leaf that gets a record is written whole; each 32nd record of a group splits a leaf
 --
 -- Idempotent: a record that stands already is not added again. Documents of one call don't see each other.
 
@@ -13,9 +13,8 @@
 open_groups(#KEYS)
 local lists, where = {}, {}
 for i = 1, #KEYS do
-  local group, list, at = groups[i], fields(ARGV[i], 'BI4c4c4', 13), {}
-  for e = 1, #list, 4 do at[e] = locate(group, list[e + 1]) end
-  lists[i], where[i] = list, at
+  lists[i] = fields(ARGV[i], 'BI4c4c4', 13)
+  where[i] = locate(groups[i], lists[i], 4, 2)
 end
 load()
 
@@ -23,7 +22,7 @@ local answers, new = {}, {}
 for i = 1, #KEYS do
   local list, found = lists[i], {}
   for e = 1, #list, 4 do
-    local index, hits, tag, number, fresh = where[i][e], {}, list[e + 2], list[e + 3], true
+    local index, hits, tag, number, fresh = where[i][(e + 3) / 4], {}, list[e + 2], list[e + 3], true
     if list[e] == 1 then meet_near(hits, leaves[index], tag) else meet(hits, leaves[index], tag) end
     for h = 1, #hits do
       if hits[h] ~= number then
@@ -38,7 +37,7 @@ for i = 1, #KEYS do
 end
 for n = 1, #new do
   local group, index, record = unpack(new[n])
-  write(index, leaves[index] .. record)
+  leaves[index], dirty[index] = leaves[index] .. record, true
   group.count, group.changed = group.count + 1, true
 end
 save()

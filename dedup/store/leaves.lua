@@ -8,18 +8,20 @@
 -- about the same length at any index size. All that may match a SimHash quarter share the low 16 bits of the tag, and so
 -- the leaf: a group has at most 65,536 of them.
 --
--- A script first locates all leaves that it needs, then loads them together: calls cost more than what they fetch.
--- For the same reason it takes a whole list of queries apart in one call.
+-- A script first locates all leaves that it needs, then loads them together, and takes a whole list of entries apart at
+-- once: calls cost more than what they do. Lists come ordered by the low 16 bits of their tags read backwards, so that
+-- entries of one leaf follow each other, whatever the number of leaves.
 
-local find, sub, unpack_struct = string.find, string.sub, struct.unpack
+local find, sub, unpack_struct, pack = string.find, string.sub, struct.unpack, struct.pack
 
-local LOAD = 48  -- records a leaf at which the group gets one more
+local LOAD = 32  -- records a leaf at which the group gets one more
 local MOST = 65536
 local AT_ONCE = 1000  -- keys a command: Lua's stack holds 8,000 values
 local SCAN = 2048  -- bytes of a leaf from which a quarter is looked for by its 17 possible tags
 
 local groups = {}
-local names, leaves, dirty = {}, {}, {}
+local located, loaded = 0, 0
+local names, numbers, leaves, dirty = {}, {}, {}, {}  -- of the leaves that were located
 
 -- Open the groups of the first `count` keys.
 local function open_groups(count)
@@ -27,14 +29,14 @@ local function open_groups(count)
   for i = 1, count do keys[i] = KEYS[i] .. ':b' end
   local sizes = redis.call('MGET', unpack(keys))
   for i = 1, count do
-    local size, number, records, level = present(keys[i], sizes[i]), 1, 0, 1
+    local size, number, records, level = sizes[i] or present(keys[i], false), 1, 0, 1
     if #size == 8 then
       number, records = unpack_struct('<I4I4', size)
     elseif size ~= '' then
       error({err = 'FOREIGN ' .. keys[i]})
     end
     while level * 2 <= number do level = level * 2 end
-    groups[i] = {key = keys[i], leaves = number, level = level, count = records, at = {}}
+    groups[i] = {key = keys[i], leaves = number, level = level, count = records, runs = {}}
   end
 end
 
@@ -50,33 +52,54 @@ local function fields(packed, format, size)
   return list, count
 end
 
--- Return the index in `leaves` of a group's leaf.
-local function index_of(group, number)
-  local index = group.at[number]
-  if not index then
-    index = #names + 1
-    names[index] = group.key .. ':' .. struct.pack('>I2', number)
-    group.at[number] = index
-  end
-  return index
+local function add_leaf(group, number)
+  located = located + 1
+  names[located], numbers[located] = group.key .. ':' .. pack('>I2', number), number
+  return located
 end
 
-local function locate(group, tag)
-  local number = tag % (group.level * 2)
-  if number >= group.leaves then number = number - group.level end
-  return group.at[number] or index_of(group, number)
+-- Return the index of a leaf that was located before, nil if it was not.
+local function index_of(group, number)
+  for r = 1, #group.runs, 2 do
+    for index = group.runs[r], group.runs[r + 1] do
+      if numbers[index] == number then return index end
+    end
+  end
+end
+
+-- Return for each entry of a list the index of its leaf; `size` fields an entry, the tag being field `at`. Entries that
+-- `wanted` says no to have none.
+local function locate(group, list, size, at, wanted)
+  local where, span, most, level, known = {}, group.level * 2, group.leaves, group.level, #group.runs > 0
+  local first, last, index, entry = located + 1, -1, 0, 0
+  for e = at, #list, size do
+    entry = entry + 1
+    if wanted and not wanted[list[e - at + 1] + 1] then
+      where[entry] = false
+    else
+      local number = list[e] % span
+      if number >= most then number = number - level end
+      if number ~= last then
+        index, last = known and index_of(group, number) or add_leaf(group, number), number
+      end
+      where[entry] = index
+    end
+  end
+  if located >= first then group.runs[#group.runs + 1], group.runs[#group.runs + 2] = first, located end
+  return where
 end
 
 local function load()
-  for first = #leaves + 1, #names, AT_ONCE do
-    local last = math.min(first + AT_ONCE - 1, #names)
+  for first = loaded + 1, located, AT_ONCE do
+    local last = math.min(first + AT_ONCE - 1, located)
     local found = redis.call('MGET', unpack(names, first, last))
-    for i = first, last do
-      local records = found[i - first + 1] or present(names[i], false)
-      if #records % 8 > 0 then error({err = 'FOREIGN ' .. names[i]}) end
-      leaves[i] = records
+    for i = 1, last - first + 1 do
+      local records = found[i] or present(names[first + i - 1], false)
+      if #records % 8 > 0 then error({err = 'FOREIGN ' .. names[first + i - 1]}) end
+      leaves[first + i - 1] = records
     end
   end
+  loaded = located
 end
 
 -- Append to `hits` the numbers that stand under a tag (4 bytes).
@@ -90,15 +113,17 @@ end
 
 -- The same for a SimHash quarter: the low half of its tag must agree, the high half may differ in one bit.
 local function meet_near(hits, records, tag)
-  local key, high = sub(tag, 1, 2), unpack_struct('<I2', tag, 3)
+  local key, high = sub(tag, 1, 2), nil
   if #records > SCAN then
+    high = unpack_struct('<I2', tag, 3)
     meet(hits, records, tag)
-    for shift = 0, 15 do meet(hits, records, key .. struct.pack('<I2', bit.bxor(high, bit.lshift(1, shift)))) end
+    for shift = 0, 15 do meet(hits, records, key .. pack('<I2', bit.bxor(high, bit.lshift(1, shift)))) end
     return
   end
   local pos = find(records, key, 1, true)
   while pos do
     if pos % 8 == 1 then
+      high = high or unpack_struct('<I2', tag, 3)
       local off = bit.bxor(high, (unpack_struct('<I2', records, pos + 2)))
       if bit.band(off, off - 1) == 0 then hits[#hits + 1] = sub(records, pos + 4, pos + 7) end
     end
@@ -113,51 +138,70 @@ local function stands(records, record)
   return pos
 end
 
-local function write(index, records)
-  leaves[index], dirty[index] = records, true
+-- Let a group have as many leaves as its records need. Leaf (leaves - level) gives the records whose next bit is set to
+-- the new one; runs of them are cut out at once.
+local function grow(group)
+  while group.count > group.leaves * LOAD and group.leaves < MOST do
+    local number, span, halves = group.leaves - group.level, group.level * 2, {{}, {}}
+    local from = index_of(group, number)
+    local records = leaves[from]
+    local tags, count = fields(records, 'I4I4', 8)
+    local first = 1
+    while first <= count do
+      local stays, last = tags[2 * first - 1] % span == number, first
+      while last < count and (tags[2 * last + 1] % span == number) == stays do last = last + 1 end
+      local half = stays and halves[1] or halves[2]
+      half[#half + 1] = sub(records, 8 * first - 7, 8 * last)
+      first = last + 1
+    end
+    local to = add_leaf(group, group.leaves)
+    group.runs[#group.runs + 1], group.runs[#group.runs + 2] = to, to
+    leaves[from], leaves[to] = table.concat(halves[1]), table.concat(halves[2])
+    dirty[from], dirty[to], loaded = true, true, located
+    group.leaves = group.leaves + 1
+    if group.leaves == span then group.level = span end
+  end
 end
 
-local function split(group)
-  -- leaf (leaves - level) gives the records whose next bit is set to the new one; runs of them are cut out at once
-  local number, span, halves = group.leaves - group.level, group.level * 2, {{}, {}}
-  local from = index_of(group, number)
-  load()
-  local records = leaves[from]
-  local tags, count = fields(records, 'I4I4', 8)
-  local first = 1
-  while first <= count do
-    local stays, last = tags[2 * first - 1] % span == number, first
-    while last < count and (tags[2 * last + 1] % span == number) == stays do last = last + 1 end
-    local half = stays and halves[1] or halves[2]
-    half[#half + 1] = sub(records, 8 * first - 7, 8 * last)
-    first = last + 1
+-- Locate the leaves that the groups will split: they are loaded together.
+local function prepare_growth()
+  for i = 1, #groups do
+    local group = groups[i]
+    local first, level = located + 1, group.level
+    for leaf = group.leaves, math.min(math.ceil(group.count / LOAD), MOST) - 1 do
+      if leaf == level * 2 then level = leaf end
+      -- a leaf that is made by an earlier split of this script is not in the store
+      if leaf - level < group.leaves and not index_of(group, leaf - level) then add_leaf(group, leaf - level) end
+    end
+    if located >= first then group.runs[#group.runs + 1], group.runs[#group.runs + 2] = first, located end
   end
-  local to = index_of(group, group.leaves)
-  write(from, table.concat(halves[1]))
-  write(to, table.concat(halves[2]))
-  group.leaves = group.leaves + 1
-  if group.leaves == span then group.level = span end
+  load()
 end
 
 -- Let the groups grow, and write what has changed.
 local function save()
+  prepare_growth()
   local words, gone = {}, {}
-  local function put(key, value)
-    words[#words + 1], words[#words + 2] = key, value
-    if #words >= 2 * AT_ONCE then
-      redis.call('MSET', unpack(words))
-      words = {}
-    end
-  end
   for i = 1, #groups do
     local group = groups[i]
-    while group.count > group.leaves * LOAD and group.leaves < MOST do split(group) end
-    if group.changed then put(group.key, struct.pack('<I4I4', group.leaves, group.count)) end
-  end
-  for index in pairs(dirty) do
-    if leaves[index] == '' then gone[#gone + 1] = names[index] else put(names[index], leaves[index]) end
+    grow(group)
+    if group.changed then words[#words + 1], words[#words + 2] = group.key, pack('<I4I4', group.leaves, group.count) end
   end
   if #words > 0 then redis.call('MSET', unpack(words)) end
+  for first = 1, located, AT_ONCE do
+    local count = 0
+    words = {}
+    for index = first, math.min(first + AT_ONCE - 1, located) do
+      if dirty[index] then
+        if leaves[index] == '' then
+          gone[#gone + 1] = names[index]
+        else
+          words[count + 1], words[count + 2], count = names[index], leaves[index], count + 2
+        end
+      end
+    end
+    if count > 0 then redis.call('MSET', unpack(words)) end
+  end
   for first = 1, #gone, AT_ONCE do
     redis.call('DEL', unpack(gone, first, math.min(first + AT_ONCE - 1, #gone)))
   end

@@ -11,17 +11,16 @@
 open_groups(#KEYS)
 local lists, where = {}, {}
 for i = 1, #KEYS do
-  local group, list, at = groups[i], fields(ARGV[i], 'BI4c4', 9), {}
-  for e = 1, #list, 3 do at[e] = locate(group, list[e + 1]) end
-  lists[i], where[i] = list, at
+  lists[i] = fields(ARGV[i], 'BI4c4', 9)
+  where[i] = locate(groups[i], lists[i], 3, 2)
 end
 load()
 
 local answers = {}
 for i = 1, #KEYS do
-  local list, at, found = lists[i], where[i], {}
+  local list, found = lists[i], {}
   for e = 1, #list, 3 do
-    local hits, records = {}, leaves[at[e]]
+    local hits, records = {}, leaves[where[i][(e + 2) / 3]]
     if list[e] == 1 then meet_near(hits, records, list[e + 2]) else meet(hits, records, list[e + 2]) end
     for h = 1, #hits do found[#found + 1] = struct.pack('<I2', (e - 1) / 3) .. hits[h] end
   end

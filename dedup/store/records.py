@@ -12,9 +12,11 @@ from dedup.model import Fingerprint, Stored
 
 Kind = Literal["P", "W", "K"]  # pending, won, kept
 
-_HEAD = struct.Struct("<8s8s8sQII8s")  # page, exact, content, simhash, words and number of signatures, time, payload
+_HEAD = struct.Struct("<8s8sQII8s")  # page, exact, simhash, words and number of signatures, time, payload
+_STRIPPED = 1 << 31  # set in the words where the content's digest follows: it is another than that of the whole text
 _CLAIM = struct.Struct("<d8sH")  # deadline, owner, number of challengers
-_MOST_WORDS = (1 << 28) - 1
+_SIGNATURES = 28  # their number is in bits 28 to 30
+_MOST_WORDS = (1 << _SIGNATURES) - 1
 
 
 class State(msgspec.Struct, frozen=True):
@@ -34,8 +36,10 @@ class State(msgspec.Struct, frozen=True):
 def pack(page: bytes, stored: Stored) -> bytes:
     """Return a record; times before 1970 or after 2106 are not remembered."""
     time = stored.time if stored.time is not None and 0 < stored.time < 2**32 else 0
-    words = min(stored.words, _MOST_WORDS) | len(stored.packed) << 28
-    head = _HEAD.pack(page, stored.exact, stored.content, stored.simhash, words, time, stored.payload)
+    words = min(stored.words, _MOST_WORDS) | len(stored.packed) << _SIGNATURES
+    content = b"" if stored.content == stored.exact else stored.content
+    words |= _STRIPPED if content else 0
+    head = _HEAD.pack(page, stored.exact, stored.simhash, words, time, stored.payload) + content
     signatures = b"".join(bytes([width]) + packed for width, packed in stored.packed)
     return head + signatures + stored.url.encode("utf-8", "replace")
 
@@ -43,11 +47,13 @@ def pack(page: bytes, stored: Stored) -> bytes:
 def unpack(record: bytes, signature_bytes: int) -> Stored:
     """Return what a record says, or StoreError where it can't be one of ours."""
     try:
-        _page, exact, content, simhash, words, time, payload = _HEAD.unpack_from(record)
+        _page, exact, simhash, words, time, payload = _HEAD.unpack_from(record)
     except struct.error:
         raise StoreError("a document in the index is damaged: another program wrote into this namespace") from None
-    at, packed = _HEAD.size, []
-    for _ in range(words >> 28):
+    at, packed, content = _HEAD.size, [], exact
+    if words & _STRIPPED:
+        at, content = at + 8, record[at : at + 8]
+    for _ in range(words >> _SIGNATURES & 7):
         packed.append((record[at], record[at + 1 : at + 1 + signature_bytes]))
         at += 1 + signature_bytes
     url = record[at:].decode("utf-8", "replace")

@@ -11,9 +11,8 @@
 open_groups(#KEYS)
 local lists, where = {}, {}
 for i = 1, #KEYS do
-  local group, list, at = groups[i], fields(ARGV[i], 'BI4c4c4', 13), {}
-  for e = 1, #list, 4 do at[e] = locate(group, list[e + 1]) end
-  lists[i], where[i] = list, at
+  lists[i] = fields(ARGV[i], 'BI4c4c4', 13)
+  where[i] = locate(groups[i], lists[i], 4, 2)
 end
 load()
 
@@ -21,10 +20,10 @@ local removed = 0
 for i = 1, #KEYS do
   local group, list = groups[i], lists[i]
   for e = 1, #list, 4 do
-    local index = where[i][e]
+    local index = where[i][(e + 3) / 4]
     local pos = stands(leaves[index], list[e + 2] .. list[e + 3])
     if pos then
-      write(index, sub(leaves[index], 1, pos - 1) .. sub(leaves[index], pos + 8))
+      leaves[index], dirty[index] = sub(leaves[index], 1, pos - 1) .. sub(leaves[index], pos + 8), true
       group.count, group.changed, removed = group.count - 1, true, removed + 1
     end
   end

@@ -14,18 +14,18 @@ local group, first = groups[1], tonumber(ARGV[1])
 local last = math.min(first + ARGV[2], group.leaves) - 1
 local wanted = {}
 for n = 1, #ARGV[3], 4 do wanted[string.sub(ARGV[3], n, n + 3)] = true end
-for number = first, last do index_of(group, number) end
+for number = first, last do add_leaf(group, number) end
 load()
 
 local removed = 0
-for index = 1, #names do
+for index = 1, located do
   local records, left = leaves[index], {}
   for r = 1, #records, 8 do
     if not wanted[string.sub(records, r + 4, r + 7)] then left[#left + 1] = string.sub(records, r, r + 7) end
   end
   if #left * 8 < #records then
     removed, group.count, group.changed = removed + #records / 8 - #left, group.count - (#records / 8 - #left), true
-    write(index, table.concat(left))
+    leaves[index], dirty[index] = table.concat(left), true
   end
 end
 save()
