@@ -23,13 +23,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from dedup.contest import Contest, Copy, Novel, Outcome, best
 from dedup.model import Match, Stored
 from dedup.settings import SketchSettings
 from dedup.sketch import verify
-from dedup.store.buckets import near_buckets
+from dedup.store.buckets import meetings
 from dedup.store.index import Claim, Document, Found, NearIndex
 from dedup.store.records import State
 
@@ -103,21 +102,8 @@ class Judge:
         matches: list[dict[int, Match]] = [{} for _ in documents]
         if len(documents) < 2:
             return matches
-        hashes = np.concatenate([d.buckets for d in documents])
-        owner = np.repeat(np.arange(len(documents)), [len(d.buckets) for d in documents])
-        order = np.argsort(hashes, kind="stable")
-        hashes, owner = hashes[order], owner[order]
-        near = [near_buckets(d.buckets) for d in documents]
-        probes = np.concatenate(near)
-        asker = np.repeat(np.arange(len(documents)), [len(row) for row in near])
-        left, right = np.searchsorted(hashes, probes, "left"), np.searchsorted(hashes, probes, "right")
-        # everybody meets itself; only what meets another is worth a look
-        others = (right - left > 1) | ((right > left) & (owner[np.minimum(left, len(owner) - 1)] != asker))
-        pairs = {
-            (i, int(j)) for i, a, b in zip(asker[others], left[others], right[others], strict=True) for j in owner[a:b]
-        }
-        for i, j in sorted((int(i), j) for i, j in pairs):
-            if j < i and (match := self._verify(documents[i], documents[j].stored)) is not None:
+        for i, j in meetings([document.buckets for document in documents]):
+            if (match := self._verify(documents[i], documents[j].stored)) is not None:
                 matches[i][j] = match
         return matches
 

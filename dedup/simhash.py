@@ -106,11 +106,15 @@ def quarters(simhash: int) -> tuple[int, int, int, int]:
     return simhash & 0xFFFF, simhash >> 16 & 0xFFFF, simhash >> 32 & 0xFFFF, simhash >> 48
 
 
-def block_keys(simhash: int) -> U64:
-    """Return the 4 values that a page is stored under: table number + 1, a quarter, and its half's other quarter."""
+def blocks(simhash: int) -> tuple[tuple[int, int, int], ...]:
+    """Return what a page is stored under, 4 times: table number + 1, a quarter, and its half's other quarter."""
     a, b, c, d = quarters(simhash)
-    pairs = ((1, a, b), (2, b, a), (3, c, d), (4, d, c))
-    return np.array([table << 32 | quarter << 16 | sibling for table, quarter, sibling in pairs], np.uint64)
+    return (1, a, b), (2, b, a), (3, c, d), (4, d, c)
+
+
+def block_keys(simhash: int) -> U64:
+    """Return the blocks as one value each."""
+    return np.array([table << 32 | quarter << 16 | sibling for table, quarter, sibling in blocks(simhash)], np.uint64)
 
 
 def probe_keys(simhash: int) -> U64:

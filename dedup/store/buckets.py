@@ -18,15 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dedup.model import I64, U64, Fingerprint
-from dedup.simhash import FLIPS, block_keys
+from dedup.simhash import blocks
 from dedup.store.keys import GROUPS
 
 QUARTERS = slice(1, 5)  # of a row of buckets, where there are more than two
 
-_EXACT, _CONTENT, _SIMHASH = np.uint64(1 << 62), np.uint64(2 << 62), np.uint64(3 << 60)
-_PLACE = np.uint64(0xFF00_0000_0000_FFFF)  # the bits that choose group and leaf
-_FLIPS = FLIPS << np.uint64(16)
 QUARTER, EXACT = 1, 2  # kinds of buckets, a band's is 0; claim.lua has the same
+_EXACT, _CONTENT, _SIMHASH = 1 << 62, 2 << 62, 3 << 60
+_PLACE = (
+    0xFF00_0000_0000_FFFF  # the bits of a quarter's bucket that choose group and leaf, and are the same for its like
+)
 _KINDS = np.zeros(1024, np.uint8)  # of the buckets of a row, in order
 _KINDS[0], _KINDS[QUARTERS] = EXACT, QUARTER
 _SHORT = np.array([EXACT, 0], np.uint8)
@@ -37,28 +38,53 @@ for _bit in range(16):
 
 def buckets(fingerprint: Fingerprint) -> U64:
     """Return the buckets that a page stands in: exact, 4 quarters, one a band; or exact and content if it is short."""
-    exact = np.frombuffer(fingerprint.exact, np.uint64) ^ _EXACT
+    exact = _mix(int.from_bytes(fingerprint.exact, "little") ^ _EXACT)
     if not fingerprint.sketches:  # too short to resemble anything but its equal
-        content = np.frombuffer(fingerprint.content, np.uint64) ^ _CONTENT
-        return _mix(np.concatenate([exact, content]))
-    keys = block_keys(fingerprint.simhash)
-    quarters = _mix((keys >> np.uint64(16)) ^ _SIMHASH) & _PLACE
-    quarters |= (keys & np.uint64(0xFFFF)) << np.uint64(16)
-    return np.concatenate([_mix(exact), quarters, *(sketch.bands for sketch in fingerprint.sketches)])
+        return np.array([exact, _mix(int.from_bytes(fingerprint.content, "little") ^ _CONTENT)], np.uint64)
+    own = [exact]
+    for table, quarter, sibling in blocks(fingerprint.simhash):
+        own.append(_mix((table << 16 | quarter) ^ _SIMHASH) & _PLACE | sibling << 16)
+    return np.concatenate([np.array(own, np.uint64), *(sketch.bands for sketch in fingerprint.sketches)])
 
 
-def near_buckets(row: U64) -> U64:
-    """Return all buckets in which the like of a page may stand: its own, and its quarters a bit away."""
-    if len(row) <= 2:
-        return row
-    return np.concatenate([row, (row[QUARTERS, None] ^ _FLIPS[1:]).ravel()])
+def meetings(rows: Sequence[U64]) -> list[tuple[int, int]]:
+    """Return the pairs (i, j), j before i, of rows that a probe would bring together, in order."""
+    hashes = np.concatenate(rows)
+    owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    pairs = _equal(hashes, owner)
+    long = [i for i, row in enumerate(rows) if len(row) > 2]
+    if long:
+        quarters = np.concatenate([rows[i][QUARTERS] for i in long])
+        place, sibling = quarters & np.uint64(_PLACE), (quarters >> np.uint64(16)).astype(np.uint16)
+        near = _equal(place, np.arange(len(place)))
+        off = np.bitwise_count(sibling[near[:, 0]] ^ sibling[near[:, 1]])
+        pairs = np.concatenate([pairs, np.array(long)[near[off <= 1] // 4]])
+    pairs = np.sort(pairs, axis=1)
+    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+    return sorted((i, j) for j, i in pairs.tolist())
 
 
-def _mix(values: U64) -> U64:
-    """Spread small or patterned values over all 64 bits (the splitmix64 finaliser)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+def _equal(keys: U64, owner: I64) -> I64:
+    """Return the pairs of owners of equal keys."""
+    order = np.argsort(keys, kind="stable")
+    keys, owner = keys[order], owner[order]
+    found = [np.empty((0, 2), np.int64)]
+    for step in range(1, len(keys)):
+        same = (keys[step:] == keys[:-step]).nonzero()[0]
+        if not len(same):
+            break
+        found.append(np.stack([owner[same], owner[same + step]], axis=1))
+    return np.concatenate(found)
+
+
+def _mix(value: int) -> int:
+    """Spread a small or patterned value over all 64 bits (the splitmix64 finaliser)."""
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _ALL
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & _ALL
+    return value ^ value >> 31
+
+
+_ALL = (1 << 64) - 1
 
 
 def grouped(rows: Sequence[U64], numbers: Sequence[bytes] | None = None) -> list[tuple[int, bytes, U64]]:
