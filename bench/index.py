@@ -2,13 +2,13 @@
 
     python -m bench.index [--pages 100000] [--rate-pages 2000] [--growth 10000 100000 1000000] [--json FILE]
 
-Each measurement has an empty server of its own, without persistence; both sides talk to it over a unix socket.
+Each measurement has an empty server of its own, without persistence; both sides talk to it over TCP on loopback.
 
     memory   what used_memory rises by, a novel page with a URL of 60 bytes: all that the index stores and the server
              needs for it; parts are MEMORY USAGE of all keys. datasketch's is taken over 5,000 pages, as it is linear.
-    speed    ready fingerprints to outcomes, claim and commit included, by one process in batches of 256; for
-             datasketch, ready MinHashes of the same texts: query, and insert where nothing was found (it stores no
-             signatures to verify by). The two take turns; `fastest` is the ratio of the fastest round of each.
+    speed    ready fingerprints to outcomes, claim and commit included, by one process in batches of 256, two of them
+             under way; for datasketch, ready MinHashes of the same texts: query, and insert where nothing was found (it
+             stores no signatures to verify by). The two take turns; `fastest` is the ratio of the fastest round of each.
     growth   the rate at which novel pages enter an index that has so many. Batches alternate with those of another
              index of the first size: the ratio compares the two under the same load of the machine.
 """
@@ -29,7 +29,7 @@ import numpy as np
 import redis
 
 from bench import recall
-from bench.recall import BATCH, WIDTH, Words, opened, server, settle, shingles, socket_of, url, used_memory
+from bench.recall import BATCH, WIDTH, Words, opened, port_of, server, settle, shingles, url, used_memory
 from dedup.judge import Copy, Judge
 from dedup.model import Fingerprint, Sketch, SketchParams
 
@@ -97,7 +97,7 @@ def their_sketches(texts: Sequence[Words]) -> list[Any]:
 
 
 def their_index(client: redis.Redis) -> Any:
-    storage = {"type": "redis", "basename": b"bench", "redis": {"unix_socket_path": socket_of(client)}}
+    storage = {"type": "redis", "basename": b"bench", "redis": {"host": "127.0.0.1", "port": port_of(client)}}
     return datasketch.MinHashLSH(threshold=0.75, num_perm=128, storage_config=storage)
 
 

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -71,21 +72,36 @@ def server(binary: str) -> Iterator[redis.Redis]:
     """Run an empty server without persistence for as long as the block lasts, and give a connection to it."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="winnow-bench-"))
-        socket, log = Path(folder, "socket"), Path(folder, "log")
-        command = [binary, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
+        port, log = _free_port(), Path(folder, "log")
+        command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
         process = subprocess.Popen(command, stdout=stack.enter_context(log.open("wb")), stderr=subprocess.STDOUT)
         stack.callback(process.wait)
         stack.callback(process.kill)
+        client = stack.enter_context(redis.Redis(port=port))
         deadline = time.monotonic() + 30
-        while not socket.exists():
+        while not _answers(client):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"{binary} did not start: {log.read_text(errors='replace')[-500:]}")
             time.sleep(0.01)
-        yield stack.enter_context(redis.Redis(unix_socket_path=str(socket)))
+        yield client
 
 
-def socket_of(client: redis.Redis) -> str:
-    return str(client.connection_pool.connection_kwargs["path"])
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+def port_of(client: redis.Redis) -> int:
+    return int(client.connection_pool.connection_kwargs["port"])
 
 
 def used_memory(client: redis.Redis) -> int:
@@ -95,22 +111,27 @@ def used_memory(client: redis.Redis) -> int:
 @contextlib.asynccontextmanager
 async def opened(client: redis.Redis) -> AsyncIterator[Judge]:
     """Open the index on a server, over a connection of its own."""
-    async with await Store.connect(f"unix://{socket_of(client)}") as store:
+    async with await Store.connect(f"redis://127.0.0.1:{port_of(client)}/0") as store:
         index = NearIndex(store, SketchParams(), namespace="bench", owner=os.urandom(8), lease=60.0)
         await index.open()
         yield Judge(index, SketchSettings())
 
 
 async def settle(judge: Judge, fingerprints: Sequence[Fingerprint], first: int = 0) -> list[Outcome]:
-    """Return the outcomes of pages, judged in batches; the first has this number in the index."""
-    outcomes: list[Outcome] = []
-    for at in range(0, len(fingerprints), BATCH):
-        documents = [
-            Document.of(n.to_bytes(8, "big"), one, url=url(n), time=1_700_000_000, payload=bytes(8))
-            for n, one in enumerate(fingerprints[at : at + BATCH], first + at)
-        ]
-        outcomes += await judge.settle(documents, _nothing, _nothing)
-    return outcomes
+    """Return the outcomes of pages, judged in batches, two under way; the first has this number in the index."""
+    outcomes: dict[int, list[Outcome]] = {}
+    starts = iter(range(0, len(fingerprints), BATCH))
+
+    async def judge_batches() -> None:
+        for at in starts:
+            documents = [
+                Document.of(n.to_bytes(8, "big"), one, url=url(n), time=1_700_000_000, payload=bytes(8))
+                for n, one in enumerate(fingerprints[at : at + BATCH], first + at)
+            ]
+            outcomes[at] = await judge.settle(documents, _nothing, _nothing)
+
+    await asyncio.gather(judge_batches(), judge_batches())
+    return [outcome for _, batch in sorted(outcomes.items()) for outcome in batch]
 
 
 async def _nothing(documents: Sequence[Document]) -> None:
