@@ -8,7 +8,7 @@ Each measurement has an empty server of its own, without persistence; both sides
              needs for it; parts are MEMORY USAGE of all keys. datasketch's is taken over 5,000 pages, as it is linear.
     speed    ready fingerprints to outcomes, claim and commit included, by one process in batches of 256, two of them
              under way; for datasketch, ready MinHashes of the same texts: query, and insert where nothing was found (it
-             stores no signatures to verify by). The two take turns; `fastest` is the ratio of the fastest round of each.
+             stores no signatures to verify by). The two take turns; `fastest` compares the fastest round of each.
     growth   the rate at which novel pages enter an index that has so many. Batches alternate with those of another
              index of the first size: the ratio compares the two under the same load of the machine.
 """

@@ -45,6 +45,7 @@ class Plan(NamedTuple):
     clusters: int = 2_000
     length: int = 250
     kill: float = 0.0  # seconds between two kills; 0: nobody dies
+    kills: int = 1_000_000  # at most
     restarts: int = 0  # of the store
 
 
@@ -135,7 +136,7 @@ def _until_the_end(plan: Plan, seed: int, runners: Sequence[Runner], store: serv
     while any(runner.process.poll() is None for runner in runners):
         time.sleep(0.05)
         alive = [runner for runner in runners if runner.process.poll() is None]
-        if plan.kill and alive and time.monotonic() >= next_kill:
+        if plan.kill and kills < plan.kills and alive and time.monotonic() >= next_kill:
             rng.choice(alive).kill()
             kills, next_kill = kills + 1, time.monotonic() + plan.kill
         if restarted < plan.restarts:

@@ -64,14 +64,14 @@ for i = 1, count do
 end
 load()
 for i = 1, count do
-  local list, where, entry = others[i], where_others[i], 0
+  local list, where, entry, crowded = others[i], where_others[i], 0, groups[i].count > CROWDED
   for e = 1, #list, 4 do
     entry = entry + 1
     local index = where[entry]
     if index then
       local records, tag = leaves[index], list[e + 3]
       if list[e + 1] == 1 then
-        meet_near(hits[list[e] + 1], records, tag)
+        meet_near(hits[list[e] + 1], records, tag, crowded)
       elseif find(records, tag, 1, true) then
         meet(hits[list[e] + 1], records, tag)
       end

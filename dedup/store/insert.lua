@@ -3,7 +3,7 @@
 -- KEYS[i]  the stem of a group
 -- ARGV[i]  13-byte entries to add: as the queries of probe.lua, with the document's number (4) behind each
 -- returns  for each group one string of 6-byte answers, as probe.lua, the entry's own document left out
--- cost     as a probe; a leaf that gets a record is written whole; each 32nd record of a group splits a leaf
+-- cost     as a probe; a leaf that gets a record is written whole; each 48th record of a group splits a leaf
 --
 -- Idempotent: a record that stands already is not added again. Documents of one call don't see each other.
 
@@ -23,7 +23,7 @@ for i = 1, #KEYS do
   local list, found = lists[i], {}
   for e = 1, #list, 4 do
     local index, hits, tag, number, fresh = where[i][(e + 3) / 4], {}, list[e + 2], list[e + 3], true
-    if list[e] == 1 then meet_near(hits, leaves[index], tag) else meet(hits, leaves[index], tag) end
+    if list[e] == 1 then meet_near(hits, leaves[index], tag, groups[i].count > CROWDED) else meet(hits, leaves[index], tag) end
     for h = 1, #hits do
       if hits[h] ~= number then
         found[#found + 1] = struct.pack('<I2', (e - 1) / 4) .. hits[h]

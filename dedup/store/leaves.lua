@@ -14,10 +14,10 @@
 
 local find, sub, unpack_struct, pack = string.find, string.sub, struct.unpack, struct.pack
 
-local LOAD = 32  -- records a leaf at which the group gets one more
+local LOAD = 48  -- records a leaf at which the group gets one more
 local MOST = 65536
 local AT_ONCE = 1000  -- keys a command: Lua's stack holds 8,000 values
-local SCAN = 2048  -- bytes of a leaf from which a quarter is looked for by its 17 possible tags
+local CROWDED = 30000  -- records in a group from which a quarter is looked for by its 17 possible tags
 
 local groups = {}
 local located, loaded = 0, 0
@@ -111,10 +111,11 @@ local function meet(hits, records, tag)
   end
 end
 
--- The same for a SimHash quarter: the low half of its tag must agree, the high half may differ in one bit.
-local function meet_near(hits, records, tag)
+-- The same for a SimHash quarter: the low half of its tag must agree, the high half may differ in one bit. In a crowded
+-- group many records share that half: it is cheaper to look for each tag that may differ.
+local function meet_near(hits, records, tag, crowded)
   local key, high = sub(tag, 1, 2), nil
-  if #records > SCAN then
+  if crowded then
     high = unpack_struct('<I2', tag, 3)
     meet(hits, records, tag)
     for shift = 0, 15 do meet(hits, records, key .. pack('<I2', bit.bxor(high, bit.lshift(1, shift)))) end

@@ -21,7 +21,7 @@ for i = 1, #KEYS do
   local list, found = lists[i], {}
   for e = 1, #list, 3 do
     local hits, records = {}, leaves[where[i][(e + 2) / 3]]
-    if list[e] == 1 then meet_near(hits, records, list[e + 2]) else meet(hits, records, list[e + 2]) end
+    if list[e] == 1 then meet_near(hits, records, list[e + 2], groups[i].count > CROWDED) else meet(hits, records, list[e + 2]) end
     for h = 1, #hits do found[#found + 1] = struct.pack('<I2', (e - 1) / 3) .. hits[h] end
   end
   answers[i] = table.concat(found)

@@ -12,7 +12,7 @@ local owner, now, answers = ARGV[1], milliseconds(), {}
 for i = 1, #KEYS do
   local claims, ours = ask('HGETALL', KEYS[i] .. ':p'), {}
   for c = 1, #claims, 2 do
-    local number, claim = claims[c], claims[c + 1]
+    local number, claim = claims[c], checked(KEYS[i], claims[c + 1])
     local by = owner_of(claim)
     local former = by ~= owner and string.sub(by, 1, 4) == string.sub(owner, 1, 4)
     if former then

@@ -37,12 +37,14 @@ local function kept_of(stem, number)
   return first and 'K' .. string.sub(chunk, first + 4, last) or false  -- nil would end the list it is put into
 end
 
+local function checked(stem, claim)
+  if #claim <= CHALLENGERS or not string.find(claim, '^[PW]') then error({err = 'FOREIGN ' .. stem .. ':p'}) end
+  return claim
+end
+
 local function claim_of(stem, number)
   local claim = ask('HGET', stem .. ':p', number)
-  if claim and (#claim < CHALLENGERS + 1 or not string.find(claim, '^[PW]')) then
-    error({err = 'FOREIGN ' .. stem .. ':p'})
-  end
-  return claim
+  return claim and checked(stem, claim)
 end
 
 local function put_claim(stem, number, kind, deadline, owner, challengers, record)

@@ -27,11 +27,12 @@ _PASSING = (
 )
 _PASSING_WORDS = ("NOREPLICAS", "UNBLOCKED", "LOADING", "CLUSTERDOWN", "slots are not covered", "cannot be connected")
 _LASTING = (refused.AuthenticationError, refused.AuthorizationError)
+_LASTING_WORDS = ("CERTIFICATE_VERIFY_FAILED", "CERTIFICATE_REQUIRED", "certificate required")
 
 
 def passes(error: Exception) -> bool:
     """Return whether the same call may work in a while, with nothing changed on our side."""
-    if isinstance(error, _LASTING):
+    if isinstance(error, _LASTING) or any(word in str(error) for word in _LASTING_WORDS):
         return False
     return isinstance(error, _PASSING) or any(word in str(error) for word in _PASSING_WORDS)
 
@@ -54,11 +55,22 @@ def explain(error: Exception, store: str, *, cluster: bool) -> WinnowError:
     if isinstance(error, refused.RedisClusterException):
         return StoreError(f"{where} does not work as a Cluster: {text}; check the URL, and `CLUSTER INFO` on its nodes")
     if isinstance(error, OSError | refused.ConnectionError | refused.TimeoutError):
-        return StoreError(f"{where} does not answer: {text or type(error).__name__}; is it running and reachable?")
+        why = text or type(error).__name__
+        if cluster:
+            return StoreError(
+                f"{where} is a Cluster with a node that does not answer: {why}; see `CLUSTER INFO` and bring the "
+                "missing node back"
+            )
+        tls = " Does this port speak TLS?" if store.startswith("rediss") else ""
+        return StoreError(f"{where} does not answer: {why}; is it running and reachable?{tls}")
     return StoreError(f"{where} refused a command: {text}")
 
 
 _ANY: tuple[type[Exception], ...] = (Exception,)
+_RIGHTS = (
+    "does not let this user do that: {text}; its ACL must allow eval, evalsha, time and info, plain reads and writes, "
+    "and the keys of index.namespace (docs/index.md has the list)"
+)
 
 _KNOWN: tuple[tuple[tuple[type[Exception], ...], tuple[str, ...], str], ...] = (
     (
@@ -66,16 +78,18 @@ _KNOWN: tuple[tuple[tuple[type[Exception], ...], tuple[str, ...], str], ...] = (
         ("NOAUTH", "WRONGPASS", "Authentication required", "invalid username-password", "any password configured"),
         "wants another user or password: {text}; write it as redis://USER:PASSWORD@HOST:PORT/0",
     ),
+    ((refused.NoPermissionError,), (), _RIGHTS),
+    (_ANY, ("ACL failure in script",), _RIGHTS),
     (
-        (refused.NoPermissionError,),
-        (),
-        "does not let this user do that: {text}; its ACL must allow eval, evalsha and info, plain reads and writes, "
-        "and the keys of index.namespace",
+        _ANY,
+        ("OOM", "used memory > 'maxmemory'"),  # the client takes the code off the answer
+        "is out of memory (maxmemory): nothing is lost; give it more, then run the same command again",
     ),
     (
         _ANY,
-        ("OOM",),
-        "is out of memory (maxmemory): nothing is lost; give it more, then run the same command again",
+        ("Hostname mismatch", "IP address mismatch"),
+        "shows a certificate for another host: {text}; name it in the URL as its certificate does, or set "
+        "store.check_hostname = false",
     ),
     (
         _ANY,
@@ -90,7 +104,7 @@ _KNOWN: tuple[tuple[tuple[type[Exception], ...], tuple[str, ...], str], ...] = (
     ((refused.BusyLoadingError,), (), "is still loading its data; try again in a moment"),
     (
         _ANY,
-        ("CLUSTERDOWN", "slots are not covered"),
+        ("CLUSTERDOWN", "cluster is down", "Hash slot not served", "slots are not covered"),
         "is a Cluster that does not serve all slots: {text}; see `CLUSTER INFO` and bring the missing node back",
     ),
     (
