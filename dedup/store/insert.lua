@@ -10,20 +10,13 @@
 -- include common.lua
 -- include leaves.lua
 
-open_groups(#KEYS)
-local lists, where = {}, {}
-for i = 1, #KEYS do
-  lists[i] = fields(ARGV[i], 'BI4c4c4', 13)
-  where[i] = locate(groups[i], lists[i], 4, 2)
-end
-load()
-
+local lists, where = open_lists('BI4c4c4', 13, 4)
 local answers, new = {}, {}
 for i = 1, #KEYS do
-  local list, found = lists[i], {}
+  local list, found, crowded = lists[i], {}, groups[i].count > CROWDED
   for e = 1, #list, 4 do
     local index, hits, tag, number, fresh = where[i][(e + 3) / 4], {}, list[e + 2], list[e + 3], true
-    if list[e] == 1 then meet_near(hits, leaves[index], tag, groups[i].count > CROWDED) else meet(hits, leaves[index], tag) end
+    if list[e] == 1 then meet_near(hits, leaves[index], tag, crowded) else meet(hits, leaves[index], tag) end
     for h = 1, #hits do
       if hits[h] ~= number then
         found[#found + 1] = struct.pack('<I2', (e - 1) / 4) .. hits[h]

@@ -102,6 +102,18 @@ local function load()
   loaded = located
 end
 
+-- Open all groups with their lists, ARGV[i] for KEYS[i]: return the lists' fields and the leaves of their entries, loaded.
+local function open_lists(format, bytes, size)
+  open_groups(#KEYS)
+  local lists, where = {}, {}
+  for i = 1, #KEYS do
+    lists[i] = fields(ARGV[i], format, bytes)
+    where[i] = locate(groups[i], lists[i], size, 2)
+  end
+  load()
+  return lists, where
+end
+
 -- Append to `hits` the numbers that stand under a tag (4 bytes).
 local function meet(hits, records, tag)
   local pos = find(records, tag, 1, true)

@@ -8,20 +8,13 @@
 -- include common.lua
 -- include leaves.lua
 
-open_groups(#KEYS)
-local lists, where = {}, {}
-for i = 1, #KEYS do
-  lists[i] = fields(ARGV[i], 'BI4c4', 9)
-  where[i] = locate(groups[i], lists[i], 3, 2)
-end
-load()
-
+local lists, where = open_lists('BI4c4', 9, 3)
 local answers = {}
 for i = 1, #KEYS do
-  local list, found = lists[i], {}
+  local list, found, crowded = lists[i], {}, groups[i].count > CROWDED
   for e = 1, #list, 3 do
-    local hits, records = {}, leaves[where[i][(e + 2) / 3]]
-    if list[e] == 1 then meet_near(hits, records, list[e + 2], groups[i].count > CROWDED) else meet(hits, records, list[e + 2]) end
+    local hits, records, tag = {}, leaves[where[i][(e + 2) / 3]], list[e + 2]
+    if list[e] == 1 then meet_near(hits, records, tag, crowded) else meet(hits, records, tag) end
     for h = 1, #hits do found[#found + 1] = struct.pack('<I2', (e - 1) / 3) .. hits[h] end
   end
   answers[i] = table.concat(found)

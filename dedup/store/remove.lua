@@ -8,14 +8,7 @@
 -- include common.lua
 -- include leaves.lua
 
-open_groups(#KEYS)
-local lists, where = {}, {}
-for i = 1, #KEYS do
-  lists[i] = fields(ARGV[i], 'BI4c4c4', 13)
-  where[i] = locate(groups[i], lists[i], 4, 2)
-end
-load()
-
+local lists, where = open_lists('BI4c4c4', 13, 4)
 local removed = 0
 for i = 1, #KEYS do
   local group, list = groups[i], lists[i]

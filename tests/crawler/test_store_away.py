@@ -80,12 +80,14 @@ def test_it_comes_back(saved: Path, out: Path, store: Restartable, workers: str)
 
 def test_a_cluster_comes_back(saved: Path, out: Path, tmp_path: Path) -> None:
     """All nodes of a Cluster go: it is waited for until it is one again and serves all slots."""
-    with servers.restartable("cluster", tmp_path / "cluster") as store:
-        with replaying(saved, *SLOWLY, "--redis", store.url, out=out) as run:
-            lose(store, run, out)
-            store.start()
-            heard(run, "the store is back: going on")
-            assert run.end().code == 0
+    with (
+        servers.restartable("cluster", tmp_path / "cluster") as store,
+        replaying(saved, *SLOWLY, "--redis", store.url, out=out) as run,
+    ):
+        lose(store, run, out)
+        store.start()
+        heard(run, "the store is back: going on")
+        assert run.end().code == 0
     assert_whole(out, urls_of(PAGES))
 
 
@@ -187,7 +189,7 @@ def test_workers_that_are_killed_while_it_is_away(saved: Path, out: Path, store:
         heard(run, "worker-0 died: starting it again")
         wait_for(lambda: len(set(running.children_of(run.pid)) - set(killed)) == 2, "new workers")
         with hanging_up(int(store.url.rpartition(":")[2].partition("/")[0])) as listener:
-            for _ in range(40):  # far more than two workers call that don't wait
+            for _ in range(24):  # more often than two workers call that don't wait
                 listener.accept()[0].close()
         assert run.process.poll() is None
         store.start()
