@@ -5,8 +5,8 @@
 -- ARGV[2]     owner (8 bytes)
 -- ARGV[3]     the first of as many fresh numbers as there are documents
 -- ARGV[4]     n, how many of KEYS are for buckets
--- ARGV[3+2i]  9-byte entries of exact texts in the i-th of these groups: document as an index u8; tag u32; tag again, as 4
---             bytes to look for
+-- ARGV[3+2i]  9-byte entries of exact texts in the i-th of these groups: document as an index u8; tag u32; tag again,
+--             as 4 bytes to look for
 -- ARGV[4+2i]  10-byte entries of the other buckets: document u8; 1 for a SimHash quarter else 0; tag twice
 -- ARGV[4+2n+d] the record of the d-th document
 -- returns     for each document W and its number (4) when it won; else C and the numbers of all that it might match, or
@@ -51,7 +51,7 @@ for i, list in pairs(exact) do
   local where, entry = where_exact[i], 0
   for e = 1, #list, 3 do
     entry = entry + 1
-    if find(leaves[where[entry]], list[e + 2], 1, true) then meet(hits[list[e] + 1], leaves[where[entry]], list[e + 2]) end
+    meet(hits[list[e] + 1], leaves[where[entry]], list[e + 2])
   end
 end
 for d = 1, documents do open[d] = #hits[d] == 0 end

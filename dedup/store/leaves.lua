@@ -5,8 +5,8 @@
 -- keeps room for growth that a packed index cannot afford.
 --
 -- Leaves split one at a time as the group grows (linear hashing on the low bits of the tag), so that a leaf stays at
--- about the same length at any index size. All that may match a SimHash quarter share the low 16 bits of the tag, and so
--- the leaf: a group has at most 65,536 of them.
+-- about the same length at any index size. All that may match a SimHash quarter share the low 16 bits of the tag, and
+-- so the leaf: a group has at most 65,536 of them.
 --
 -- A script first locates all leaves that it needs, then loads them together, and takes a whole list of entries apart at
 -- once: calls cost more than what they do. Lists come ordered by the low 16 bits of their tags read backwards, so that
@@ -102,7 +102,7 @@ local function load()
   loaded = located
 end
 
--- Open all groups with their lists, ARGV[i] for KEYS[i]: return the lists' fields and the leaves of their entries, loaded.
+-- Open all groups with their lists, ARGV[i] for KEYS[i]: return the lists' fields and their entries' leaves, loaded.
 local function open_lists(format, bytes, size)
   open_groups(#KEYS)
   local lists, where = {}, {}

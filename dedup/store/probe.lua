@@ -1,7 +1,8 @@
 -- PROBE: which documents stand in these buckets?
 --
 -- KEYS[i]  the stem of a group
--- ARGV[i]  9-byte queries in that group, one after the other: 1 for a SimHash quarter else 0; tag u32; tag again as 4 bytes
+-- ARGV[i]  9-byte queries in that group, one after the other: 1 for a SimHash quarter else 0; tag u32; tag again, as
+--          4 bytes to look for
 -- returns  for each group one string of 6-byte answers: query (u16), document number (4)
 -- cost     one look at each leaf, a plain find a query
 

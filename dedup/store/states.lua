@@ -48,7 +48,8 @@ local function claim_of(stem, number)
 end
 
 local function put_claim(stem, number, kind, deadline, owner, challengers, record)
-  local claim = kind .. struct.pack('<d', deadline) .. owner .. struct.pack('<I2', #challengers / 4) .. challengers .. record
+  local counted = struct.pack('<I2', #challengers / 4) .. challengers
+  local claim = kind .. struct.pack('<d', deadline) .. owner .. counted .. record
   redis.call('HSET', stem .. ':p', number, claim)
   return claim
 end

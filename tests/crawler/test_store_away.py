@@ -170,8 +170,8 @@ def test_it_stands_still(saved: Path, out: Path, store: Restartable, workers: st
 
 
 @contextlib.contextmanager
-def hanging_up(port: int) -> Iterator[socket.socket]:
-    """Listen where the store was; who accepts a call and hangs up is told from one that isn't there."""
+def listening_at(port: int) -> Iterator[socket.socket]:
+    """Listen where the store was: who calls there can be counted."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(30)
         yield listener
@@ -188,8 +188,8 @@ def test_workers_that_are_killed_while_it_is_away(saved: Path, out: Path, store:
             os.kill(pid, signal.SIGKILL)
         heard(run, "worker-0 died: starting it again")
         wait_for(lambda: len(set(running.children_of(run.pid)) - set(killed)) == 2, "new workers")
-        with hanging_up(int(store.url.rpartition(":")[2].partition("/")[0])) as listener:
-            for _ in range(24):  # more often than two workers call that don't wait
+        with listening_at(int(store.url.rpartition(":")[2].partition("/")[0])) as listener:
+            for _ in range(12):  # more often than two workers call that don't wait
                 listener.accept()[0].close()
         assert run.process.poll() is None
         store.start()
