@@ -68,14 +68,13 @@ def _settings(redis: str | None, config: Path | None, overrides: tuple[str, ...]
     """Return the settings, with the store of --redis; a password there is hidden from `ps`."""
     import msgspec
 
+    from crawler.title import hide_secrets
     from dedup.settings import load
 
+    hide_secrets()
     settings = load(config, overrides)
     if redis is None:
         return settings
-    from crawler.title import hide_secrets
-
-    hide_secrets()
     return msgspec.structs.replace(settings, store=msgspec.structs.replace(settings.store, url=redis))
 
 

@@ -21,7 +21,7 @@ from crawler.sources import open_inputs
 from crawler.worker import FORCED, Job, Report, Worker
 from dedup.errors import InputError, UsageError, WinnowError
 from dedup.settings import Settings
-from dedup.store.client import mask
+from dedup.store.client import Store, mask
 from dedup.store.embedded import EmbeddedServer
 
 STOPPED = 11
@@ -64,6 +64,9 @@ async def _run(home: RunDir, paths: list[str], settings: Settings, shown: Displa
     signals = Signals(shown.say)
     async with contextlib.AsyncExitStack() as stack:
         url, server = settings.store.url, None
+        if url and not any(home.checkpoints()):
+            # a wrong URL is an error at once; a store that goes away later, or before a run is resumed, is waited for
+            await (await Store.connect(url, settings.store)).close()
         if not url:
             server = await EmbeddedServer.start(
                 home.store_folder, appendfsync=settings.store.appendfsync, timeout=settings.store.start_timeout
@@ -71,7 +74,7 @@ async def _run(home: RunDir, paths: list[str], settings: Settings, shown: Displa
             stack.push_async_callback(server.stop)
             url = server.url
         jobs = [_job(home.run, home.folder, paths, k, url, settings) for k in range(home.run.workers)]
-        crew: InProcess | Processes = InProcess(jobs[0]) if len(jobs) == 1 else Processes(jobs, shown.say)
+        crew: InProcess | Processes = (Processes if len(jobs) > 1 else InProcess)(jobs, shown.say)
         signals.attach(crew, server)
         showing = asyncio.create_task(_show(crew, shown))
         try:
@@ -105,13 +108,23 @@ def _job(run: Run, folder: Path, paths: list[str], share: int, url: str, setting
 
 
 async def _show(crew: InProcess | Processes, shown: Display) -> None:
-    waiting = ""
     while True:
         shown.show(*crew.report())
-        if (now := crew.waiting()) != waiting:
-            shown.say(now or "the store is back: going on")
-            waiting = now
         await asyncio.sleep(0.2)
+
+
+class Waiting:
+    """Says once that a store is waited for, and once that it is back."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._waiting: set[int] = set()  # workers that wait
+
+    def note(self, worker: int, message: str) -> None:
+        before = bool(self._waiting)
+        (self._waiting.add if message else self._waiting.discard)(worker)
+        if bool(self._waiting) != before:
+            self._say(message or "the store is back: going on")
 
 
 def _conclude(home: RunDir, state: str, *, damaged_paths: bool, quiet: bool, as_json: bool) -> int:
@@ -131,15 +144,13 @@ def _conclude(home: RunDir, state: str, *, damaged_paths: bool, quiet: bool, as_
 class InProcess:
     """A crew of one: the worker runs in this process."""
 
-    def __init__(self, job: Job) -> None:
-        self._worker = Worker(job)
+    def __init__(self, jobs: Sequence[Job], say: Callable[[str], None]) -> None:
+        waiting = Waiting(say)
+        self._worker = Worker(jobs[0], lambda message: waiting.note(0, message))
 
     def report(self) -> tuple[Counters, int]:
         report = self._worker.report()
         return report.counters, report.read
-
-    def waiting(self) -> str:
-        return self._worker.report().waiting
 
     def stop(self) -> None:
         self._worker.stop()
@@ -157,6 +168,7 @@ class Processes:
     def __init__(self, jobs: Sequence[Job], say: Callable[[str], None]) -> None:
         self._jobs = jobs
         self._say = say
+        self._waiting = Waiting(say)
         self._reports: dict[int, Report] = {}
         self._children: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = False
@@ -165,11 +177,6 @@ class Processes:
         reports = list(self._reports.values())
         read = sum(report.read for report in reports) // len(self._jobs)  # each passes over all of the input
         return total([report.counters for report in reports]), read
-
-    def waiting(self) -> str:
-        """Return what the workers wait for: all of them use one store, so one message is enough."""
-        messages = [report.waiting for report in self._reports.values() if report.waiting]
-        return messages[0].partition(": waiting")[0] + ": waiting" if messages else ""
 
     def stop(self) -> None:
         self._stopping = True
@@ -207,7 +214,6 @@ class Processes:
                 self.stop()
                 return Report(Counters(), 0, "failed", f"worker-{job.share} died {crashes} times in a row", 1)
             self._say(f"worker-{job.share} died: starting it again")
-            job = msgspec.structs.replace(job, again=True)
 
     async def _child(self, job: Job) -> Report | None:
         """Return how a worker process ended, None if it died without a word."""
@@ -233,6 +239,7 @@ class Processes:
             with contextlib.suppress(msgspec.DecodeError):
                 report = msgspec.json.decode(line, type=Report)
                 self._reports[job.share] = report
+                self._waiting.note(job.share, report.waiting)
                 end = report if report.state != "running" else None
         await child.wait()
         return end

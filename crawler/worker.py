@@ -48,7 +48,6 @@ class Job(msgspec.Struct, frozen=True):
     of: int
     store: str
     settings: Settings
-    again: bool = False  # a process of this worker ran before
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -63,8 +62,9 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Worker:
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, on_waiting: Callable[[str], None] = lambda message: None) -> None:
         self._job = job
+        self._on_waiting = on_waiting
         self._name = f"worker-{job.share}"
         self._file = Path(job.folder) / ".winnow" / f"{self._name}.json"
         self.stopping = False
@@ -106,7 +106,7 @@ class Worker:
                 return lambda: self._save(content)
 
             try:
-                async with await self._connect(job, resumed=before > 0) as store:
+                async with await self._connect(job) as store:
                     index, census = await open_index(store, job.settings, f"{job.run} {self._name}".encode())
                     pipeline = Pipeline(
                         run=bytes.fromhex(job.run),
@@ -131,13 +131,14 @@ class Worker:
                 sinks.close()
         return Report(self._checkpoint.counters, self._read, "stopped" if self.stopping else "finished")
 
-    async def _connect(self, job: Job, *, resumed: bool) -> Store:
-        """Return the store; where it is away, a run that was under way waits for it, a new one says so at once."""
+    async def _connect(self, job: Job) -> Store:
+        """Return the store; where it is away, wait for it: whoever began the run has seen that it was there."""
         patience = Patience(job.settings.store.patience, self._note_waiting, lambda: self.stopping)
-        return await Store.connect(job.store, job.settings.store, patience=patience, wait=resumed or job.again)
+        return await Store.connect(job.store, job.settings.store, patience=patience, wait=True)
 
     def _note_waiting(self, message: str) -> None:
         self._waiting = message
+        self._on_waiting(message)
 
     def _save(self, content: bytes) -> None:
         with explained(self._file):
@@ -186,7 +187,7 @@ def main() -> None:
 
 
 async def _child(job: Job) -> Report:
-    worker = Worker(job)
+    worker = Worker(job, lambda message: _tell(worker.report()))
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:

@@ -68,19 +68,22 @@ class Store:
             client_for(url, settings or StoreSettings()), name=mask(url), cluster=is_cluster(url), patience=patience
         )
         try:
-            for info in await store._send(store._info, wait=wait):
+            for info in (await store._send(store._info, wait=wait)).values():
                 check_server(info, store.name, cluster=store.cluster)
         except BaseException:
             await store.close()
             raise
         return store
 
-    async def _info(self) -> list[dict[str, Any]]:
-        """Return what each primary says of itself."""
+    async def _info(self, section: str = "everything") -> dict[str, dict[str, Any]]:
+        """Return what each primary says of itself, by its name."""
         if not self.cluster:
-            return [await self.client.info("everything")]
+            return {self.name: await self.client.info(section)}
         await self.client.initialize()
-        return list((await self.client.info("everything", target_nodes="primaries")).values())
+        found: dict[str, Any] = await self.client.info(section, target_nodes="primaries")
+        primaries = self.client.get_primaries()
+        # of a single node the client returns the answer itself
+        return {str(primaries[0].name): found} if len(primaries) == 1 else found
 
     async def _send(self, send: Callable[[], Awaitable[Any]], *, wait: bool = True) -> Any:
         """Return the answer; while the store is away, tell so and try again until patience ends."""
@@ -105,8 +108,8 @@ class Store:
             self._away_since = now
         limit = self._away_since + self._patience.seconds
         if now >= limit or self._patience.stopped():
-            waited = f" (waited {now - self._away_since:.0f} s)" if self._patience.seconds else ""
-            raise StoreError(f"{trouble}{waited}") from trouble
+            waited = f" (waited {now - self._away_since:.0f} s; bring it back, then run the same command again)"
+            raise StoreError(f"{trouble}{waited if self._patience.seconds else ''}") from trouble
         self._patience.tell(f"{trouble}: waiting for up to {self._patience.seconds:.0f} s")
         until = min(now + delay * random.uniform(0.5, 1.0), limit)  # workers should not all knock at once
         while time.monotonic() < until and not self._patience.stopped():
@@ -139,9 +142,7 @@ class Store:
 
     async def used_memory(self) -> dict[str, int]:
         """Return how much memory each primary uses."""
-        if not self.cluster:
-            return {self.name: int((await self._send(lambda: self.client.info("memory")))["used_memory"])}
-        found = await self._send(lambda: self.client.info("memory", target_nodes="primaries"))
+        found = await self._send(lambda: self._info("memory"))
         return {str(node): int(info["used_memory"]) for node, info in found.items()}
 
     async def run(self, script: str, items: Sequence[Item], header: Sequence[bytes | int] = ()) -> list[Any]:

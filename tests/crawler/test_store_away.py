@@ -28,7 +28,7 @@ from tests.crawler.running import (
 )
 from tests.servers import Restartable, wait_for
 
-PAGES = web(240)
+PAGES = web(480)  # enough of them are left when the store is back for the run to say so
 SHORT_LEASE = ("--set", "index.lease=1s")  # what a killed worker had claimed is free again soon
 GIVES_UP = ("--set", "store.patience=1s")
 
@@ -57,9 +57,16 @@ def heard(run: Running, words: str) -> str:
     return told
 
 
-def lose(store: Restartable, run: Running, out: Path) -> str:
+def wait_for_workers(out: Path, lines: int, run: Running, workers: str) -> None:
+    """Wait until so many verdicts are on disk, and each worker is under way: one that begins waits for no store."""
+    wait_for_lines(out, lines, run)
+    checkpoints = [out / f".winnow/worker-{n}.json" for n in range(int(workers))]
+    wait_for(lambda: all(file.exists() for file in checkpoints), "a checkpoint of each worker")
+
+
+def lose(store: Restartable, run: Running, out: Path, workers: str) -> str:
     """Kill the store once the run is under way; return what the run says of it."""
-    wait_for_lines(out, 40, run)
+    wait_for_workers(out, 40, run, workers)
     store.kill()
     told = heard(run, "waiting")
     assert running.lines_written(out) < len(PAGES)
@@ -70,7 +77,7 @@ def lose(store: Restartable, run: Running, out: Path) -> str:
 def test_it_comes_back(saved: Path, out: Path, store: Restartable, workers: str) -> None:
     """The run says that it waits and that the store is back, and ends as if nothing had been."""
     with replaying(saved, *SLOWLY, "--redis", store.url, "--workers", workers, out=out) as run:
-        told = lose(store, run, out)
+        told = lose(store, run, out, workers)
         assert store.url in told and "does not answer" in told
         store.start()
         heard(run, "the store is back: going on")
@@ -84,7 +91,7 @@ def test_a_cluster_comes_back(saved: Path, out: Path, tmp_path: Path) -> None:
         servers.restartable("cluster", tmp_path / "cluster") as store,
         replaying(saved, *SLOWLY, "--redis", store.url, out=out) as run,
     ):
-        lose(store, run, out)
+        lose(store, run, out, "1")
         store.start()
         heard(run, "the store is back: going on")
         assert run.end().code == 0
@@ -96,7 +103,7 @@ def test_it_goes_more_than_once(saved: Path, out: Path, store: Restartable, work
     """Patience is for each time, not for all of them together."""
     with replaying(saved, *SLOWLY, "--redis", store.url, "--workers", workers, out=out) as run:
         for lines in (20, 80, 140):
-            wait_for_lines(out, lines, run)
+            wait_for_workers(out, lines, run, workers)
             store.kill()
             heard(run, "waiting")
             store.start()
@@ -110,7 +117,7 @@ def test_it_stays_away(saved: Path, out: Path, store: Restartable, workers: str)
     """Exit 8 when patience ends, once and with a hint; started again, the same command ends well."""
     command = (saved, *SLOWLY, *GIVES_UP, "--redis", store.url, "--workers", workers)
     with replaying(*command, out=out) as run:
-        lose(store, run, out)
+        lose(store, run, out, workers)
         done = run.end()
     assert done.code == 8
     assert done.err.count("winnow: ") == 1
@@ -125,7 +132,7 @@ def test_a_resumed_run_waits_for_it(saved: Path, out: Path, store: Restartable, 
     """A run that was under way and is resumed while the store is away waits, too."""
     command = (saved, *SLOWLY, "--redis", store.url, "--workers", workers)
     with replaying(*command, *GIVES_UP, out=out) as run:
-        lose(store, run, out)
+        lose(store, run, out, workers)
         assert run.end().code == 8
     with replaying(*command, out=out) as run:
         heard(run, "waiting")
@@ -143,7 +150,7 @@ def test_a_signal_while_it_is_away(
     """Nobody wants to wait any more: exit 11 soon, and the same command goes on when the store is back."""
     command = (saved, *SLOWLY, "--redis", store.url, "--workers", workers)
     with replaying(*command, out=out) as run:
-        lose(store, run, out)
+        lose(store, run, out, workers)
         run.signal(name)
         done = run.end(timeout=10)
     assert done.code == 11 and "the same command goes on from here" in done.err
@@ -181,7 +188,7 @@ def test_workers_that_are_killed_while_it_is_away(saved: Path, out: Path, store:
     """They are started again, and wait like those before them."""
     command = (saved, *SLOWLY, *SHORT_LEASE, "--redis", store.url, "--workers", "2")
     with replaying(*command, out=out) as run:
-        lose(store, run, out)
+        lose(store, run, out, "2")
         killed = running.children_of(run.pid)
         assert len(killed) == 2
         for pid in killed:
@@ -202,7 +209,7 @@ def test_one_worker_that_is_killed_while_it_is_away(saved: Path, out: Path, stor
     """The other one is let be, and both go on."""
     command = (saved, *SLOWLY, *SHORT_LEASE, "--redis", store.url, "--workers", "2")
     with replaying(*command, out=out) as run:
-        lose(store, run, out)
+        lose(store, run, out, "2")
         killed, other = running.children_of(run.pid)
         os.kill(killed, signal.SIGKILL)
         heard(run, "died: starting it again")
