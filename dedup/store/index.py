@@ -113,10 +113,16 @@ class NearIndex:
         taken, self._numbers = self._numbers[:count], self._numbers[count:]
         return taken
 
-    def _give_back(self, taken: range, used: int) -> None:
-        """Return the numbers that were not used, unless others were taken meanwhile: states lie by number, densely."""
+    def _give_back(self, taken: range, found: Iterable[Found]) -> None:
+        """Take back the numbers that were not used, unless others were taken meanwhile: states lie by number, densely.
+
+        Used is what stands in an answer: also by a first sending of the call whose answer was lost, since whoever won
+        then meets itself.
+        """
+        seen = (int.from_bytes(number, "big") for one in found for number in one.numbers)
+        first = max((number + 1 for number in seen if number in taken), default=taken.start)
         if taken.stop == self._numbers.start or not self._numbers:
-            self._numbers = range(taken.start + used, self._numbers.stop if self._numbers else taken.stop)
+            self._numbers = range(first, self._numbers.stop if self._numbers else taken.stop)
 
     async def probe(self, documents: Sequence[Document]) -> list[set[bytes]]:
         """Return for each document the numbers of all that it could match. Writes nothing."""
@@ -143,12 +149,11 @@ class NearIndex:
         words += [packed for _, exact, others in groups for packed in (exact, others)]
         words += [document.record for document in some]
         answers = await self.store.call("claim", keys, words)
-        self._give_back(taken, sum(answer[:1] == b"W" for answer in answers))
+        found = [Found({answer[i : i + 4] for i in range(1, len(answer), 4)}, answer[:1] == b"C") for answer in answers]
+        self._give_back(taken, found)
         return [
-            Claim(document, answer[1:])
-            if answer[:1] == b"W"
-            else Found({answer[i : i + 4] for i in range(1, len(answer), 4)}, all=answer[:1] == b"C")
-            for document, answer in zip(some, answers, strict=True)
+            Claim(document, answer[1:]) if answer[:1] == b"W" else one
+            for document, answer, one in zip(some, answers, found, strict=True)
         ]
 
     async def register(self, documents: Sequence[Document]) -> list[Claim]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from dedup.judge import Copy, Judge, Novel, Outcome
 from dedup.model import SketchParams
 from dedup.settings import SketchSettings
 from dedup.store.client import Store
-from dedup.store.index import Claim, Document, NearIndex
+from dedup.store.index import Claim, Document, Found, NearIndex
 from tests.texts import document, edited, text
 
 
@@ -183,6 +184,42 @@ async def test_a_claim_whose_answer_was_lost_is_made_again(store: Store, namespa
     await claim(near, page)
     assert await settle(near, page) == [Novel()]
     assert len((await near.probe([page]))[0]) == 1
+
+
+@pytest.fixture
+def every_call_is_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = Store._calls
+
+    async def twice(self: Store, script: str, calls: Any) -> list[Any]:
+        await once(self, script, calls)
+        return await once(self, script, calls)
+
+    monkeypatch.setattr(Store, "_calls", twice)
+
+
+@pytest.mark.usefixtures("every_call_is_sent_twice")
+async def test_calls_whose_answers_are_lost_may_be_sent_again(store: Store, namespace: str) -> None:
+    """With every script sent twice, all is as if it was sent once."""
+    near = index(store, namespace)
+    pages = [document(i, text(i)) for i in range(300)]
+    assert await settle(near, *pages) == [Novel()] * 300
+    copies = await settle(near, *(document(1000 + i, edited(text(i), 1)) for i in range(300)))
+    assert all(isinstance(outcome, Copy) and outcome.of.url == f"http://site/{i}" for i, outcome in enumerate(copies))
+    found = await near.probe(pages)
+    assert len(set().union(*found)) == 300
+
+
+@pytest.mark.usefixtures("every_call_is_sent_twice")
+async def test_a_number_is_never_given_twice(valkey_url: str, namespace: str) -> None:
+    """Numbers that a lost claim has used are not used again, the others are: records lie densely."""
+    async with await Store.connect(valkey_url) as store:
+        near = index(store, namespace)
+        answers = await near.claim([document(i, text(i)) for i in range(100)])
+        used = {number for answer in answers if isinstance(answer, Found) for number in answer.numbers}
+        assert len(used) == 100
+        fresh = {number.to_bytes(4, "big") for number in await near.numbers(100)}
+        assert not used & fresh
+        assert min(fresh) == n(100)
 
 
 async def test_leases_of_a_live_process_do_not_run_out(store: Store, namespace: str) -> None:
