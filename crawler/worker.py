@@ -28,7 +28,7 @@ from crawler.rundir import lock_worker
 from crawler.sinks import Sinks, explained
 from crawler.sources import Input, Limits, open_inputs
 from crawler.version import VERSION
-from dedup.errors import StoreError, WinnowError
+from dedup.errors import StoreAway, WinnowError
 from dedup.judge import Judge
 from dedup.library import open_index
 from dedup.settings import Settings
@@ -123,10 +123,10 @@ class Worker:
                     self._began = time.monotonic()
                     await pipeline.flow(self._items(ledger), lambda: self.stopping)
                 checkpoint(finished=not self.stopping)()
-            except StoreError:
+            except StoreAway:
                 if not self.stopping:
                     raise
-                # it went away and nobody wants to wait: what is checkpointed counts
+                # nobody wants to wait for it: what is checkpointed counts
             finally:
                 sinks.close()
         return Report(self._checkpoint.counters, self._read, "stopped" if self.stopping else "finished")

@@ -8,6 +8,7 @@
     ├── InputError         5   an input path is missing or cannot be read
     ├── OutputError        2   the output folder cannot be used (not writable, busy, of another run)
     └── StoreError         8   the store cannot be reached, refuses us, or answers nonsense
+        └── StoreAway      8   it was there, went away, and was waited for as long as anybody wanted
 
 Every message names the thing, the cause and the fix. Outcomes of a page (failed, duplicate, thin) are
 values, never exceptions.
@@ -48,3 +49,7 @@ class InputError(WinnowError):
 
 class StoreError(WinnowError):
     exit_code = 8
+
+
+class StoreAway(StoreError):
+    pass

@@ -22,12 +22,10 @@ from dedup.simhash import blocks
 from dedup.store.keys import GROUPS
 
 QUARTERS = slice(1, 5)  # of a row of buckets, where there are more than two
-
+_ALL = (1 << 64) - 1
 QUARTER, EXACT = 1, 2  # kinds of buckets, a band's is 0; claim.lua has the same
 _EXACT, _CONTENT, _SIMHASH = 1 << 62, 2 << 62, 3 << 60
-_PLACE = (
-    0xFF00_0000_0000_FFFF  # the bits of a quarter's bucket that choose group and leaf, and are the same for its like
-)
+_PLACE = 0xFF00_0000_0000_FFFF  # the bits that choose a quarter's group and leaf: its like has the same
 _KINDS = np.zeros(1024, np.uint8)  # of the buckets of a row, in order
 _KINDS[0], _KINDS[QUARTERS] = EXACT, QUARTER
 _SHORT = np.array([EXACT, 0], np.uint8)
@@ -82,9 +80,6 @@ def _mix(value: int) -> int:
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _ALL
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _ALL
     return value ^ value >> 31
-
-
-_ALL = (1 << 64) - 1
 
 
 def grouped(rows: Sequence[U64], numbers: Sequence[bytes] | None = None) -> list[tuple[int, bytes, U64]]:

@@ -72,7 +72,7 @@ for i = 1, count do
       local records, tag = leaves[index], list[e + 3]
       if list[e + 1] == 1 then
         meet_near(hits[list[e] + 1], records, tag, crowded)
-      elseif find(records, tag, 1, true) then
+      else
         meet(hits[list[e] + 1], records, tag)
       end
     end

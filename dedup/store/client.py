@@ -14,7 +14,7 @@ import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from importlib import resources
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +22,7 @@ from typing import Any, Self
 import msgspec
 from redis import exceptions as refused
 
-from dedup.errors import StoreError
+from dedup.errors import StoreAway
 from dedup.settings import StoreSettings
 from dedup.store.connect import CONNECTIONS, check_server, client_for, is_cluster, mask
 from dedup.store.trouble import TROUBLE, explain, passes
@@ -109,7 +109,7 @@ class Store:
         limit = self._away_since + self._patience.seconds
         if now >= limit or self._patience.stopped():
             waited = f" (waited {now - self._away_since:.0f} s; bring it back, then run the same command again)"
-            raise StoreError(f"{trouble}{waited if self._patience.seconds else ''}") from trouble
+            raise StoreAway(f"{trouble}{waited if self._patience.seconds else ''}") from trouble
         self._patience.tell(f"{trouble}: waiting for up to {self._patience.seconds:.0f} s")
         until = min(now + delay * random.uniform(0.5, 1.0), limit)  # workers should not all knock at once
         while time.monotonic() < until and not self._patience.stopped():
@@ -135,6 +135,14 @@ class Store:
     async def ask(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[Any]:
         """Return the answers to plain commands whose first argument is a key, in order; safe to repeat."""
         return await self._send(lambda: self._pipeline(commands)) if commands else []
+
+    async def scan(self, pattern: bytes) -> AsyncIterator[bytes]:
+        """Yield all keys that match; a key may come twice. A store that goes away meanwhile is an error."""
+        try:
+            async for key in self.client.scan_iter(match=pattern, count=2000):
+                yield key
+        except TROUBLE as error:
+            raise explain(error, self.name, cluster=self.cluster) from error
 
     def node_of(self, key: bytes) -> str:
         """Return the name of the server that holds a key."""

@@ -6,7 +6,9 @@ their buckets by reading through the leaves: rare commands may cost seconds, the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -76,20 +78,17 @@ async def stats(index: NearIndex) -> Stats:
     pages = [int(n or 0) for n in await store.ask([("GET", stem + b":d") for stem in keys.stems])]
     sizes = await store.ask([("GET", stem + b":b") for stem in keys.stems])
     claims = sum(await store.ask([("HLEN", stem + b":p") for stem in keys.stems]))
-    leaves = [int.from_bytes(size[:4], "little") if size else 0 for size in sizes]
+    ends = list(accumulate(int.from_bytes(size[:4], "little") if size else 0 for size in sizes))
     records = sum(int.from_bytes(size[4:8], "little") if size else 0 for size in sizes)
-    given = int(await store.get(keys.numbers) or 0)
-    chunks = -(-given // CHUNK)
-    documents = await _part(store, [keys.stems[c % GROUPS] + b":k:%d" % (c // GROUPS) for c in range(chunks)])
-    buckets = await _part(
-        store,
-        [
-            stem + b":b:" + n.to_bytes(2, "big")
-            for stem, count in zip(keys.stems, leaves, strict=True)
-            for n in range(count)
-        ],
-    )
-    sites = [key async for key in _scan(store, keys.stems[0].partition(b"{")[0] + b"*}:c:*")]
+    chunks = -(-int(await store.get(keys.numbers) or 0) // CHUNK)
+
+    def leaf(number: int) -> bytes:
+        group = bisect_right(ends, number)
+        return keys.stems[group] + b":b:" + (number - ([0, *ends])[group]).to_bytes(2, "big")
+
+    documents = await _part(store, chunks, lambda c: keys.stems[c % GROUPS] + b":k:%d" % (c // GROUPS))
+    buckets = await _part(store, ends[-1], leaf)
+    sites = sorted({key async for key in store.scan(keys.stems[0].partition(b"{")[0] + b"*}:c:*")})
     nodes = [store.node_of(stem) for stem in keys.stems]
     by_node = dict.fromkeys(sorted(set(nodes)), 0)
     for node, count in zip(nodes, pages, strict=True):
@@ -104,18 +103,18 @@ async def stats(index: NearIndex) -> Stats:
         sites=len(sites),
         documents=documents,
         buckets=buckets,
-        census=await _part(store, sites),
+        census=await _part(store, len(sites), sites.__getitem__),
         pages_by_node=by_node,
         memory_by_node=await store.used_memory(),
     )
 
 
-async def _part(store: Store, keys: Sequence[bytes]) -> Part:
-    step = max(1, len(keys) // _SAMPLE)
-    sample = keys[::step]
-    sizes = await store.ask([("MEMORY USAGE", key) for key in sample])
+async def _part(store: Store, count: int, key: Callable[[int], bytes]) -> Part:
+    """Return the memory of so many keys, from evenly chosen ones."""
+    sample = range(0, count, max(1, count // _SAMPLE))
+    sizes = await store.ask([("MEMORY USAGE", key(number)) for number in sample])
     found = [size for size in sizes if size]  # a chunk of numbers that were not used is no key
-    share = len(keys) / len(sample) if sample else 0.0
+    share = count / len(sample) if sample else 0.0
     return Part(keys=round(len(found) * share), bytes=round(sum(found) * share))
 
 
@@ -156,7 +155,7 @@ async def drop(store: Store, namespace: str) -> int:
     """Delete all that a namespace holds, whatever wrote it; return how many keys that were."""
     dropped = 0
     batch: list[bytes] = []
-    async for key in _scan(store, namespace.encode() + b":*"):
+    async for key in store.scan(namespace.encode() + b":*"):
         batch.append(key)
         if len(batch) >= _SAMPLE:
             dropped += await _unlink(store, batch)
@@ -167,8 +166,3 @@ async def drop(store: Store, namespace: str) -> int:
 async def _unlink(store: Store, keys: Sequence[bytes]) -> int:
     gone: int = sum(await store.ask([("UNLINK", key) for key in keys]))
     return gone
-
-
-async def _scan(store: Store, pattern: bytes) -> AsyncIterator[bytes]:
-    async for key in store.client.scan_iter(match=pattern, count=2000):
-        yield key
