@@ -17,7 +17,7 @@ local find, sub, unpack_struct, pack = string.find, string.sub, struct.unpack, s
 local LOAD = 48  -- records a leaf at which the group gets one more
 local MOST = 65536
 local AT_ONCE = 1000  -- keys a command: Lua's stack holds 8,000 values
-local CROWDED = 30000  -- records in a group from which a quarter is looked for by its 17 possible tags
+local CROWDED = 200000  -- records in a group from which a quarter is looked for by its 17 possible tags (ADR 0010)
 
 local groups = {}
 local located, loaded = 0, 0

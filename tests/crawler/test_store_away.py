@@ -73,15 +73,20 @@ def lose(store: Restartable, run: Running, out: Path, workers: str) -> str:
     return told
 
 
+def goes_on(store: Restartable, run: Running) -> None:
+    """Bring the store back, and see that the run says so and ends well."""
+    store.start()
+    heard(run, "the store is back: going on")
+    assert run.end().code == 0
+
+
 @one_or_two
 def test_it_comes_back(saved: Path, out: Path, store: Restartable, workers: str) -> None:
     """The run says that it waits and that the store is back, and ends as if nothing had been."""
     with replaying(saved, *SLOWLY, "--redis", store.url, "--workers", workers, out=out) as run:
         told = lose(store, run, out, workers)
         assert store.url in told and "does not answer" in told
-        store.start()
-        heard(run, "the store is back: going on")
-        assert run.end().code == 0
+        goes_on(store, run)
     assert_whole(out, urls_of(PAGES))
 
 
@@ -92,9 +97,7 @@ def test_a_cluster_comes_back(saved: Path, out: Path, tmp_path: Path) -> None:
         replaying(saved, *SLOWLY, "--redis", store.url, out=out) as run,
     ):
         lose(store, run, out, "1")
-        store.start()
-        heard(run, "the store is back: going on")
-        assert run.end().code == 0
+        goes_on(store, run)
     assert_whole(out, urls_of(PAGES))
 
 
@@ -136,9 +139,7 @@ def test_a_resumed_run_waits_for_it(saved: Path, out: Path, store: Restartable, 
         assert run.end().code == 8
     with replaying(*command, out=out) as run:
         heard(run, "waiting")
-        store.start()
-        heard(run, "the store is back: going on")
-        assert run.end().code == 0
+        goes_on(store, run)
     assert_whole(out, urls_of(PAGES))
 
 
@@ -199,9 +200,7 @@ def test_workers_that_are_killed_while_it_is_away(saved: Path, out: Path, store:
             for _ in range(12):  # more often than two workers call that don't wait
                 listener.accept()[0].close()
         assert run.process.poll() is None
-        store.start()
-        heard(run, "the store is back: going on")
-        assert run.end().code == 0
+        goes_on(store, run)
     assert_whole(out, urls_of(PAGES))
 
 
@@ -215,7 +214,5 @@ def test_one_worker_that_is_killed_while_it_is_away(saved: Path, out: Path, stor
         heard(run, "died: starting it again")
         wait_for(lambda: len(set(running.children_of(run.pid)) - {killed}) == 2, "a new worker")
         assert other in running.children_of(run.pid)
-        store.start()
-        heard(run, "the store is back: going on")
-        assert run.end().code == 0
+        goes_on(store, run)
     assert_whole(out, urls_of(PAGES))
