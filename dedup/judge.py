@@ -46,6 +46,7 @@ class _Known(msgspec.Struct, frozen=True):
     kept_before: bool = False  # by this very page, before a crash
     itself: Claim | None = None  # a claim of this very page, whose answer was lost on its way
     won: Claim | None = None
+    strangers: frozenset[bytes] = frozenset()  # all whom it met, where it is R to none of them
 
 
 class Judge:
@@ -121,6 +122,10 @@ class Judge:
         # nothing goes on with the claim of a former life: it leaves, and enters again if it must
         former = [Claim(d, self._index.former.pop(d.id)) for d in documents if d.id in self._index.former]
         await self._index.release([*former, *(k.itself for k in known.values() if k.itself is not None)])
+        # whoever met only strangers claims once more without them: one step instead of three
+        again = [i for i in answers if known[i].strangers]
+        claims = await self._index.claim([documents[i] for i in again], [known[i].strangers for i in again])
+        known |= {i: _Known(won=one) for i, one in zip(again, claims, strict=True) if isinstance(one, Claim)}
         return [known[i] for i in range(len(documents))]
 
     async def _known(self, documents: Sequence[Document], answers: Mapping[int, Claim | Found]) -> dict[int, _Known]:
@@ -142,6 +147,7 @@ class Judge:
     def _compared(self, document: Document, candidates: Mapping[bytes, State | None]) -> _Known:
         copies: list[Copy] = []
         itself: Claim | None = None
+        alone = True
         for number, state in candidates.items():
             if state is None:
                 continue
@@ -153,7 +159,11 @@ class Judge:
                 stored = self._index.decode(state.record)
                 if (match := self._verify(document, stored)) is not None:
                     copies.append(Copy(stored, match, (state.since, number)))
-        return _Known(copies=copies, itself=itself)
+            elif self._verify(document, self._index.decode(state.record)) is not None:
+                alone = False  # a rival
+        if copies or itself is not None or not alone:
+            return _Known(copies=copies, itself=itself)
+        return _Known(strangers=frozenset(candidates))
 
     async def _contest(
         self, contenders: Sequence[tuple[Document, _Known]], keep: Keep, take_back: Keep

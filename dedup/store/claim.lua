@@ -1,112 +1,96 @@
 -- PROBE, and where nobody stands REGISTER, INSERT, READ and WIN, in one step: for a standalone server.
 --
--- KEYS        the stems of all groups that are touched: first those of the buckets, then those of the numbers
--- ARGV[1]     lease in milliseconds
--- ARGV[2]     owner (8 bytes)
--- ARGV[3]     the first of as many fresh numbers as there are documents
--- ARGV[4]     n, how many of KEYS are for buckets
--- ARGV[3+2i]  9-byte entries of exact texts in the i-th of these groups: document as an index u8; tag u32; tag again,
---             as 4 bytes to look for
--- ARGV[4+2i]  10-byte entries of the other buckets: document u8; 1 for a SimHash quarter else 0; tag twice
--- ARGV[4+2n+d] the record of the d-th document
--- returns     for each document W and its number (4) when it won; else C and the numbers of all that it might match, or
---             E and the numbers of those that may be the same text: the others were not looked for
--- cost        one look at each leaf, a plain find a query; a leaf that gets a record is written whole
+-- KEYS         the stems of all groups that are touched: first those of the buckets, then those of the numbers
+-- ARGV[1]      lease in milliseconds
+-- ARGV[2]      owner (8 bytes)
+-- ARGV[3]      the first of as many fresh numbers as there are documents
+-- ARGV[4]      n, how many of KEYS are for buckets
+-- ARGV[5]      a byte a document: 1 if two of its buckets may lie in one cell
+-- ARGV[3+3d]   7-byte buckets of the d-th document: which of the n keys u8; place u16; cell u8; tag (3). Of its exact
+--              text first
+-- ARGV[4+3d]   its record
+-- ARGV[5+3d]   numbers (4 each) that it is known not to match: as if they were not there
+-- returns      for each document W and its number (4) when it won; else C and the numbers of all that it might match, or
+--              E and the numbers of those that may be the same text: the others were not looked for
+-- cost         a look-up in a leaf a bucket, and a write for those that win
 --
 -- One by one these steps would give the same: nobody else can come in between, and with no rival there is nobody to
 -- wait for. Documents of one call don't see each other: the caller has compared them. Sent again after a lost answer, a
 -- winner of the first time meets itself and is told so.
 
 -- include common.lua
+-- include cells.lua
 -- include leaves.lua
 -- include states.lua
 
 local deadline, owner, first, count = milliseconds() + ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local next_number = first
+local documents = (#ARGV - 5) / 3
+local head = 'W' .. pack('<d', deadline) .. owner .. '\0\0'
 
-local function take_number(record)
-  local claim = 'W' .. struct.pack('<d', deadline) .. owner .. '\0\0' .. record
-  while true do
-    local number = struct.pack('>I4', next_number)
-    local stem = KEYS[count + 1 + math.floor(next_number / CHUNK) - math.floor(first / CHUNK)]
-    next_number = next_number + 1
-    if ask('HSETNX', stem .. ':p', number, claim) == 1 then return number end
+-- Return those of the numbers that no claim has: some do when the call was sent before.
+local function free_numbers()
+  local free, number = {}, first
+  while number < first + documents do
+    local stem, some = KEYS[count + 1 + math.floor(number / CHUNK) - math.floor(first / CHUNK)], {}
+    repeat
+      some[#some + 1] = pack('>I4', number)
+      number = number + 1
+    until number % CHUNK == 0 or number == first + documents
+    local claims = ask('HMGET', stem .. ':p', unpack(some))
+    for i = 1, #some do
+      if not claims[i] then free[#free + 1] = {stem = stem, number = some[i]} end
+    end
   end
+  return free
+end
+
+local mine = {}  -- the numbers that this call gave
+
+local function strangers(numbers)
+  local known = setmetatable({}, {__index = mine})
+  for n = 1, #numbers, 4 do known[string.sub(numbers, n, n + 3)] = true end
+  return known
+end
+
+local leaves, cells = {}, {}  -- of the buckets of the document that is looked at: their keys, and what stands there
+
+-- Return whom a document meets, but those in `without`, and E if it was only looked for under its exact text. Where it meets nobody, it enters.
+local function enter(list, number, crosses_itself, without)
+  local hits, at = {}, 0
+  for e = 1, #list, 4 do
+    local group, cell = groups[list[e] + 1], list[e + 2]
+    local leaf = leaf_of(group, list[e + 1])
+    local records = records_of(leaf, cell, group.crowd)
+    at = at + 1
+    leaves[at], cells[at] = leaf, records
+    meet(hits, records, cell, list[e + 3], without)
+    if e == 1 and #hits > 0 then return hits, 'E' end
+  end
+  if #hits == 0 and number then
+    at = 0
+    for e = 1, #list, 4 do
+      at = at + 1
+      local leaf, cell, group = leaves[at], list[e + 2], groups[list[e] + 1]
+      append(leaf, cell, crosses_itself and records_of(leaf, cell, group.crowd) or cells[at], list[e + 3], number)
+      group.count, group.changed = group.count + 1, true
+    end
+  end
+  return hits, 'C'
 end
 
 open_groups(count)
-local hits, open, documents = {}, {}, #ARGV - 4 - 2 * count
-for d = 1, documents do hits[d] = {} end
-
--- The exact texts first, ...
-local exact, where_exact = {}, {}
-for i = 1, count do
-  if ARGV[3 + 2 * i] ~= '' then
-    exact[i] = fields(ARGV[3 + 2 * i], 'BI4c4', 9)
-    where_exact[i] = locate(groups[i], exact[i], 3, 2)
-  end
-end
-load()
-for i, list in pairs(exact) do
-  local where, entry = where_exact[i], 0
-  for e = 1, #list, 3 do
-    entry = entry + 1
-    meet(hits[list[e] + 1], leaves[where[entry]], list[e + 2])
-  end
-end
-for d = 1, documents do open[d] = #hits[d] == 0 end
-
--- ... then the other buckets of those whose text is new.
-local others, where_others = {}, {}
-for i = 1, count do
-  others[i] = fields(ARGV[4 + 2 * i], 'BBI4c4', 10)
-  where_others[i] = locate(groups[i], others[i], 4, 3, open)
-end
-load()
-for i = 1, count do
-  local list, where, entry, crowded = others[i], where_others[i], 0, groups[i].count > CROWDED
-  for e = 1, #list, 4 do
-    entry = entry + 1
-    local index = where[entry]
-    if index then
-      local records, tag = leaves[index], list[e + 3]
-      if list[e + 1] == 1 then
-        meet_near(hits[list[e] + 1], records, tag, crowded)
-      else
-        meet(hits[list[e] + 1], records, tag)
-      end
-    end
-  end
-end
-
-local answers, taken, won = {}, {}, false
+local answers, free, next_free = {}, free_numbers(), 1
 for d = 1, documents do
-  if #hits[d] == 0 then
-    taken[d] = take_number(ARGV[4 + 2 * count + d])
-    answers[d], won = 'W' .. taken[d], true
+  local place = free[next_free]  -- none where all numbers are in use: the call was sent before
+  local list, without = fields(ARGV[3 + 3 * d], 'BI2Bc3', 7), mine
+  if ARGV[5 + 3 * d] ~= '' then without = strangers(ARGV[5 + 3 * d]) end
+  local hits, looked_for = enter(list, place and place.number, byte(ARGV[5], d) == 1, without)
+  if place and #hits == 0 then
+    redis.call('HSET', place.stem .. ':p', place.number, head .. ARGV[4 + 3 * d])
+    mine[place.number], next_free, answers[d] = true, next_free + 1, 'W' .. place.number
   else
-    answers[d] = (open[d] and 'C' or 'E') .. table.concat(hits[d])
+    answers[d] = looked_for .. table.concat(hits)
   end
 end
-
-local function add(group, list, size, where)
-  local entry, added = 0, 0
-  for e = 1, #list, size do
-    entry = entry + 1
-    local number = taken[list[e] + 1]
-    if number then
-      local index = where[entry]
-      leaves[index], dirty[index], added = leaves[index] .. list[e + size - 1] .. number, true, added + 1
-    end
-  end
-  if added > 0 then group.count, group.changed = group.count + added, true end
-end
-
-if won then
-  for i = 1, count do
-    if exact[i] then add(groups[i], exact[i], 3, where_exact[i]) end
-    add(groups[i], others[i], 4, where_others[i])
-  end
-  save()
-end
+save()
 return answers

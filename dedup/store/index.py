@@ -7,7 +7,7 @@ dedup/judge.py, why they are right in docs/claims.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Self
 
 import msgspec
@@ -21,7 +21,7 @@ from dedup.store.client import Item, Store
 from dedup.store.keys import CHUNK, GROUPS, Keys
 from dedup.store.records import State
 
-SCHEMA = 2
+SCHEMA = 3
 BLOCK = 1024  # numbers a process takes at once
 _AT_ONCE = 128  # documents a claim (255 at most): bounds how long one script may hold up the server
 _MOST_NUMBERS = 1 << 32
@@ -131,23 +131,28 @@ class NearIndex:
         answers = await self.store.run("probe", items)
         return _by_asker(answers, [who for _, _, who in groups], len(documents))
 
-    async def claim(self, documents: Sequence[Document]) -> list[Claim | Found]:
+    async def claim(
+        self, documents: Sequence[Document], strangers: Sequence[Set[bytes]] | None = None
+    ) -> list[Claim | Found]:
         """Return a won claim for each document that nobody else might match; who is found for the others.
 
         One step instead of five, for a standalone server: a script there sees all buckets at once. No two of the
-        documents may be copies of each other.
+        documents may be copies of each other. `strangers` are, for each document, numbers that it is known not to
+        match: they don't count.
         """
-        parts = [documents[at : at + _AT_ONCE] for at in range(0, len(documents), _AT_ONCE)]
-        return [answer for part in await asyncio.gather(*map(self._claim, parts)) for answer in part]
+        known = strangers or [frozenset()] * len(documents)
+        starts = range(0, len(documents), _AT_ONCE)
+        parts = (self._claim(documents[at : at + _AT_ONCE], known[at : at + _AT_ONCE]) for at in starts)
+        return [answer for part in await asyncio.gather(*parts) for answer in part]
 
-    async def _claim(self, some: Sequence[Document]) -> list[Claim | Found]:
+    async def _claim(self, some: Sequence[Document], strangers: Sequence[Set[bytes]]) -> list[Claim | Found]:
         taken = await self.numbers(len(some))
-        groups = entries([d.buckets for d in some])
+        groups, twice, packed = entries([d.buckets for d in some])
         chunks = range(taken.start // CHUNK, taken[-1] // CHUNK + 1)
-        keys = [self.keys.stems[g] for g, _, _ in groups] + [self.keys.stems[c % GROUPS] for c in chunks]
-        words: list[bytes | int] = [self._lease_ms, self._owner, taken.start, len(groups)]
-        words += [packed for _, exact, others in groups for packed in (exact, others)]
-        words += [document.record for document in some]
+        keys = [self.keys.stems[g] for g in groups] + [self.keys.stems[c % GROUPS] for c in chunks]
+        words: list[bytes | int] = [self._lease_ms, self._owner, taken.start, len(groups), twice]
+        for document, own, known in zip(some, packed, strangers, strict=True):
+            words += own, document.record, b"".join(known)
         answers = await self.store.call("claim", keys, words)
         found = [Found({answer[i : i + 4] for i in range(1, len(answer), 4)}, answer[:1] == b"C") for answer in answers]
         self._give_back(taken, found)

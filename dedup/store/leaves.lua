@@ -1,27 +1,19 @@
 -- What the scripts share that touch buckets: how a bucket group is laid out, and its life within one script.
 --
--- A record is 8 bytes: tag (4), document number (4). A group keeps its records in leaves, the strings stem:b:N, and
--- how many leaves and records there are in stem:b (two u32). A leaf is short and written whole: an appended string
--- keeps room for growth that a packed index cannot afford.
+-- A group keeps its buckets in leaves, the hashes stem:b:N, and how many leaves and records there are in stem:b (two
+-- u32). A leaf has cells (cells.lua), which a bucket's place and cell choose.
 --
--- Leaves split one at a time as the group grows (linear hashing on the low bits of the tag), so that a leaf stays at
--- about the same length at any index size. All that may match a SimHash quarter share the low 16 bits of the tag, and
--- so the leaf: a group has at most 65,536 of them.
---
--- A script first locates all leaves that it needs, then loads them together, and takes a whole list of entries apart at
--- once: calls cost more than what they do. Lists come ordered by the low 16 bits of their tags read backwards, so that
--- entries of one leaf follow each other, whatever the number of leaves.
+-- Leaves split one at a time as the group grows (linear hashing on the place), so that a leaf stays at about the same
+-- length at any index size. The place's low two bits are in the leaf's number from the beginning, the others in the
+-- record: fourteen in those of texts and bands, eight in those of quarters, which have no more.
 
-local find, sub, unpack_struct, pack = string.find, string.sub, struct.unpack, struct.pack
+local char, gsub, pack, unpack_struct = string.char, string.gsub, struct.pack, struct.unpack
 
-local LOAD = 48  -- records a leaf at which the group gets one more
-local MOST = 65536
-local AT_ONCE = 1000  -- keys a command: Lua's stack holds 8,000 values
-local CROWDED = 200000  -- records in a group from which a quarter is looked for by its 17 possible tags (ADR 0010)
+local LOAD = 128  -- records a leaf at which the group gets one more
+local FIRST, MOST = 4, 65536  -- leaves at first, and at the end
+local CROWD = 36000  -- records of a group that make a cell of quarters a block longer: 4 of 21 share 1,024 cells
 
 local groups = {}
-local located, loaded = 0, 0
-local names, numbers, leaves, dirty = {}, {}, {}, {}  -- of the leaves that were located
 
 -- Open the groups of the first `count` keys.
 local function open_groups(count)
@@ -29,193 +21,110 @@ local function open_groups(count)
   for i = 1, count do keys[i] = KEYS[i] .. ':b' end
   local sizes = redis.call('MGET', unpack(keys))
   for i = 1, count do
-    local size, number, records, level = sizes[i] or present(keys[i], false), 1, 0, 1
+    local size, number, records, span = present(keys[i], sizes[i]), FIRST, 0, 2 * FIRST
     if #size == 8 then
       number, records = unpack_struct('<I4I4', size)
     elseif size ~= '' then
       error({err = 'FOREIGN ' .. keys[i]})
     end
-    while level * 2 <= number do level = level * 2 end
-    groups[i] = {key = keys[i], leaves = number, level = level, count = records, runs = {}}
+    while span <= number do span = span * 2 end
+    local group = {key = keys[i], stem = keys[i] .. ':', leaves = number, span = span, count = records}
+    group.crowd = math.floor(records / CROWD) + 1  -- blocks that a cell of quarters is likely to have
+    groups[i] = group
   end
 end
 
 local formats = {}
 
--- Return the fields of a packed list, one entry after the other.
+-- Return the fields of a packed list, one entry after the other, and how many entries there are.
 local function fields(packed, format, size)
-  local count = #packed / size
-  local name = format .. count
-  if not formats[name] then formats[name] = '<' .. string.rep(format, count) end
-  local list = {unpack_struct(formats[name], packed)}
+  local count, known = #packed / size, formats[format]
+  if not known then
+    known = {}
+    formats[format] = known
+  end
+  if not known[count] then known[count] = '<' .. string.rep(format, count) end
+  local list = {unpack_struct(known[count], packed)}
   list[#list] = nil  -- where it stopped reading
   return list, count
 end
 
-local function add_leaf(group, number)
-  located = located + 1
-  names[located], numbers[located] = group.key .. ':' .. pack('>I2', number), number
-  return located
-end
+local suffixes = {}  -- of leaves' keys, by number
 
--- Return the index of a leaf that was located before, nil if it was not.
-local function index_of(group, number)
-  for r = 1, #group.runs, 2 do
-    for index = group.runs[r], group.runs[r + 1] do
-      if numbers[index] == number then return index end
-    end
+local function key_of(group, number)
+  local suffix = suffixes[number]
+  if not suffix then
+    suffix = pack('>I2', number)
+    suffixes[number] = suffix
   end
+  return group.stem .. suffix
 end
 
--- Return for each entry of a list the index of its leaf; `size` fields an entry, the tag being field `at`. Entries that
--- `wanted` says no to have none.
-local function locate(group, list, size, at, wanted)
-  local where, span, most, level, known = {}, group.level * 2, group.leaves, group.level, #group.runs > 0
-  local first, last, index, entry = located + 1, -1, 0, 0
-  for e = at, #list, size do
-    entry = entry + 1
-    if wanted and not wanted[list[e - at + 1] + 1] then
-      where[entry] = false
+local function leaf_of(group, place)
+  local number = place % group.span
+  if number >= group.leaves then number = number - group.span / 2 end
+  local suffix = suffixes[number]
+  if suffix then return group.stem .. suffix end
+  return key_of(group, number)
+end
+
+local going = {}
+
+-- Return two tables that have '' for each byte: one where this bit is set, one where it is not.
+local function gone(bit_value)
+  if not going[bit_value] then
+    local set, unset = {}, {}
+    for value = 0, 255 do
+      if value % (2 * bit_value) >= bit_value then set[char(value)] = '' else unset[char(value)] = '' end
+    end
+    going[bit_value] = {set, unset}
+  end
+  return going[bit_value][1], going[bit_value][2]
+end
+
+-- Give the group one more leaf: it takes those of another's records that have the place's next bit set.
+local function split(group)
+  local half = group.span / 2
+  local number, next_bit = group.leaves - half, half / FIRST
+  local first_byte, second_byte = '(.)......', '.(.).....'
+  local of_bands, of_quarters = first_byte, second_byte
+  if next_bit > 255 then of_bands, of_quarters, next_bit = second_byte, nil, next_bit / 256 end
+  local gone_here, gone_there = gone(next_bit)
+  local from, to = group.stem .. pack('>I2', number), group.stem .. pack('>I2', group.leaves)
+  local cells, stay, move = {}, {}, {}
+  each_block(from, function(cell, block)
+    local pattern, here, there = of_bands, block, ''
+    if cell >= QUARTERS then pattern = of_quarters end
+    if pattern then here, there = gsub(block, pattern, gone_here), gsub(block, pattern, gone_there) end
+    if not stay[cell] then
+      cells[#cells + 1], stay[cell], move[cell] = cell, here, there
     else
-      local number = list[e] % span
-      if number >= most then number = number - level end
-      if number ~= last then
-        index, last = known and index_of(group, number) or add_leaf(group, number), number
-      end
-      where[entry] = index
+      stay[cell], move[cell] = stay[cell] .. here, move[cell] .. there
     end
+  end)
+  local old, new = {}, {}
+  for c = 1, #cells do
+    spell(old, cells[c], stay[cells[c]])
+    spell(new, cells[c], move[cells[c]])
   end
-  if located >= first then group.runs[#group.runs + 1], group.runs[#group.runs + 2] = first, located end
-  return where
+  redis.call('DEL', from)
+  put_all(from, old)
+  put_all(to, new)
+  group.leaves = group.leaves + 1
+  if group.leaves == group.span then group.span = 2 * group.span end
 end
 
-local function load()
-  for first = loaded + 1, located, AT_ONCE do
-    local last = math.min(first + AT_ONCE - 1, located)
-    local found = redis.call('MGET', unpack(names, first, last))
-    for i = 1, last - first + 1 do
-      local records = found[i] or present(names[first + i - 1], false)
-      if #records % 8 > 0 then error({err = 'FOREIGN ' .. names[first + i - 1]}) end
-      leaves[first + i - 1] = records
-    end
-  end
-  loaded = located
+local function changed(group, by)
+  group.count, group.changed = group.count + by, true
 end
 
--- Open all groups with their lists, ARGV[i] for KEYS[i]: return the lists' fields and their entries' leaves, loaded.
-local function open_lists(format, bytes, size)
-  open_groups(#KEYS)
-  local lists, where = {}, {}
-  for i = 1, #KEYS do
-    lists[i] = fields(ARGV[i], format, bytes)
-    where[i] = locate(groups[i], lists[i], size, 2)
-  end
-  load()
-  return lists, where
-end
-
--- Append to `hits` the numbers that stand under a tag (4 bytes).
-local function meet(hits, records, tag)
-  local pos = find(records, tag, 1, true)
-  while pos do
-    if pos % 8 == 1 then hits[#hits + 1] = sub(records, pos + 4, pos + 7) end
-    pos = find(records, tag, pos + (pos % 8 == 1 and 8 or 1), true)
-  end
-end
-
--- The same for a SimHash quarter: the low half of its tag must agree, the high half may differ in one bit. In a crowded
--- group many records share that half: it is cheaper to look for each tag that may differ.
-local function meet_near(hits, records, tag, crowded)
-  local key, high = sub(tag, 1, 2), nil
-  if crowded then
-    high = unpack_struct('<I2', tag, 3)
-    meet(hits, records, tag)
-    for shift = 0, 15 do meet(hits, records, key .. pack('<I2', bit.bxor(high, bit.lshift(1, shift)))) end
-    return
-  end
-  local pos = find(records, key, 1, true)
-  while pos do
-    if pos % 8 == 1 then
-      high = high or unpack_struct('<I2', tag, 3)
-      local off = bit.bxor(high, (unpack_struct('<I2', records, pos + 2)))
-      if bit.band(off, off - 1) == 0 then hits[#hits + 1] = sub(records, pos + 4, pos + 7) end
-    end
-    pos = find(records, key, pos + (pos % 8 == 1 and 8 or 1), true)
-  end
-end
-
--- Return where a record stands, nil if it does not.
-local function stands(records, record)
-  local pos = find(records, record, 1, true)
-  while pos and pos % 8 ~= 1 do pos = find(records, record, pos + 1, true) end
-  return pos
-end
-
--- Let a group have as many leaves as its records need. Leaf (leaves - level) gives the records whose next bit is set to
--- the new one; runs of them are cut out at once.
-local function grow(group)
-  while group.count > group.leaves * LOAD and group.leaves < MOST do
-    local number, span, halves = group.leaves - group.level, group.level * 2, {{}, {}}
-    local from = index_of(group, number)
-    local records = leaves[from]
-    local tags, count = fields(records, 'I4I4', 8)
-    local first = 1
-    while first <= count do
-      local stays, last = tags[2 * first - 1] % span == number, first
-      while last < count and (tags[2 * last + 1] % span == number) == stays do last = last + 1 end
-      local half = stays and halves[1] or halves[2]
-      half[#half + 1] = sub(records, 8 * first - 7, 8 * last)
-      first = last + 1
-    end
-    local to = add_leaf(group, group.leaves)
-    group.runs[#group.runs + 1], group.runs[#group.runs + 2] = to, to
-    leaves[from], leaves[to] = table.concat(halves[1]), table.concat(halves[2])
-    dirty[from], dirty[to], loaded = true, true, located
-    group.leaves = group.leaves + 1
-    if group.leaves == span then group.level = span end
-  end
-end
-
--- Locate the leaves that the groups will split: they are loaded together.
-local function prepare_growth()
-  for i = 1, #groups do
-    local group = groups[i]
-    local first, level = located + 1, group.level
-    for leaf = group.leaves, math.min(math.ceil(group.count / LOAD), MOST) - 1 do
-      if leaf == level * 2 then level = leaf end
-      -- a leaf that is made by an earlier split of this script is not in the store
-      if leaf - level < group.leaves and not index_of(group, leaf - level) then add_leaf(group, leaf - level) end
-    end
-    if located >= first then group.runs[#group.runs + 1], group.runs[#group.runs + 2] = first, located end
-  end
-  load()
-end
-
--- Let the groups grow, and write what has changed.
+-- Let the groups that changed have as many leaves as their records need, and write their sizes.
 local function save()
-  prepare_growth()
-  local words, gone = {}, {}
+  local sizes = {}
   for i = 1, #groups do
     local group = groups[i]
-    grow(group)
-    if group.changed then words[#words + 1], words[#words + 2] = group.key, pack('<I4I4', group.leaves, group.count) end
+    while group.count > group.leaves * LOAD and group.leaves < MOST do split(group) end
+    if group.changed then sizes[#sizes + 1], sizes[#sizes + 2] = group.key, pack('<I4I4', group.leaves, group.count) end
   end
-  if #words > 0 then redis.call('MSET', unpack(words)) end
-  for first = 1, located, AT_ONCE do
-    local count = 0
-    words = {}
-    for index = first, math.min(first + AT_ONCE - 1, located) do
-      if dirty[index] then
-        if leaves[index] == '' then
-          gone[#gone + 1] = names[index]
-        else
-          words[count + 1], words[count + 2], count = names[index], leaves[index], count + 2
-        end
-      end
-    end
-    if count > 0 then redis.call('MSET', unpack(words)) end
-  end
-  for first = 1, #gone, AT_ONCE do
-    redis.call('DEL', unpack(gone, first, math.min(first + AT_ONCE - 1, #gone)))
-  end
+  if #sizes > 0 then redis.call('MSET', unpack(sizes)) end
 end

@@ -7,26 +7,29 @@
 -- cost     O(records in these leaves). A split moves records to higher leaves only: going up misses none.
 
 -- include common.lua
+-- include cells.lua
 -- include leaves.lua
 
 open_groups(1)
 local group, first = groups[1], tonumber(ARGV[1])
 local last = math.min(first + ARGV[2], group.leaves) - 1
-local wanted = {}
-for n = 1, #ARGV[3], 4 do wanted[string.sub(ARGV[3], n, n + 3)] = true end
-for number = first, last do add_leaf(group, number) end
-load()
-
-local removed = 0
-for index = 1, located do
-  local records, left = leaves[index], {}
-  for r = 1, #records, 8 do
-    if not wanted[string.sub(records, r + 4, r + 7)] then left[#left + 1] = string.sub(records, r, r + 7) end
-  end
-  if #left * 8 < #records then
-    removed, group.count, group.changed = removed + #records / 8 - #left, group.count - (#records / 8 - #left), true
-    leaves[index], dirty[index] = table.concat(left), true
+local wanted, removed = {}, 0
+for n = 1, #ARGV[3], 4 do wanted[sub(ARGV[3], n, n + 3)] = true end
+for number = first, last do
+  local leaf = group.stem .. pack('>I2', number)
+  local cells = {}
+  each_block(leaf, function(cell) cells[cell] = true end)
+  for cell in pairs(cells) do
+    local records = records_of(leaf, cell, group.crowd)
+    for at = #records - RECORD + 1, 1, -RECORD do  -- from the end: what takes a place was looked at
+      if wanted[sub(records, at + 3, at + 6)] then
+        records, removed = take_out(leaf, cell, records, at), removed + 1
+      end
+    end
   end
 end
-save()
+if removed > 0 then
+  changed(group, -removed)
+  save()
+end
 return {removed, last + 1 < group.leaves and last + 1 or -1}

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from dedup.errors import IndexMismatch, StoreError
 from dedup.judge import Copy, Judge, Novel, Outcome
-from dedup.model import SketchParams
+from dedup.model import U64, SketchParams
 from dedup.settings import SketchSettings
 from dedup.store.client import Store
 from dedup.store.index import Claim, Document, Found, NearIndex
@@ -282,19 +283,73 @@ async def test_exactly_one_of_each_cluster_is_kept(store: Store, namespace: str)
     assert sum(await asyncio.gather(*(worker(n) for n in range(8)))) == len(clusters)
 
 
+def claims_at(rows: U64) -> list[Claim]:
+    """Return claims of documents that stand in these buckets, whatever their texts are."""
+    one = document(1, text(1))
+    return [Claim(msgspec.structs.replace(one, buckets=row), n(i)) for i, row in enumerate(rows, 1)]
+
+
+async def all_stand(near: NearIndex, claims: Sequence[Claim]) -> bool:
+    """Return whether a probe of each document finds it."""
+    found = await near.probe([claim.document for claim in claims])
+    return all(claim.number in numbers for claim, numbers in zip(claims, found, strict=True))
+
+
 async def test_buckets_split_and_lose_nobody(store: Store, namespace: str) -> None:
-    """However often the shards split, each document is found again."""
+    """However often the leaves of a group split, up to its last bits, each document stands in each of its buckets."""
     near = index(store, namespace)
-    claims = [Claim(document(i, text(i, 30)), n(i)) for i in range(1, 1500)]
-    documents = [c.document for c in claims]
-    for at in range(0, len(claims), 100):
-        await near.insert(claims[at : at + 100])
-    found = await near.probe(documents)
-    assert all(c.number in numbers for c, numbers in zip(claims, found, strict=True))
-    await near.release(claims[:700])
-    found = await near.probe(documents)
-    assert not any(c.number in numbers for c, numbers in zip(claims[:700], found, strict=False))
-    assert all(c.number in numbers for c, numbers in zip(claims[700:], found[700:], strict=True))
+    rows = np.random.default_rng(1).integers(0, 2**56, (7000, 21), dtype=np.uint64)  # all in the first group
+    claims = claims_at(rows)
+    for at in range(0, len(claims), 50):
+        await near.insert(claims[at : at + 50])
+    sizes = await store.get(near.keys.stems[0] + b":b") or b""
+    assert int.from_bytes(sizes[:4], "little") > 1024 and int.from_bytes(sizes[4:], "little") == rows.size
+    for at in range(0, 7000, 700):  # one bucket of each, the others in other groups
+        alone = np.random.default_rng(at).integers(2**56, 2**64, (700, 21), dtype=np.uint64)
+        which = np.arange(700) % 21
+        alone[np.arange(700), which] = rows[at : at + 700][np.arange(700), which]
+        looking = [Claim(new.document, old.number) for new, old in zip(claims_at(alone), claims[at:], strict=False)]
+        assert await all_stand(near, looking)
+    await near.release(claims[:50])
+    found = await near.probe([claim.document for claim in claims[:50]])
+    assert not any(claim.number in numbers for claim, numbers in zip(claims, found, strict=False))
+    assert await all_stand(near, claims[50:90])
+
+
+async def test_many_documents_in_one_bucket_are_all_found(store: Store, namespace: str) -> None:
+    """A cell of many blocks is read whole, and stays whole when documents in its midst leave."""
+    near = index(store, namespace)
+    claims = claims_at(np.repeat(np.random.default_rng(1).integers(0, 2**64, (1, 21), dtype=np.uint64), 120, axis=0))
+    await near.insert(claims)
+    assert (await near.probe([claims[0].document]))[0] == {claim.number for claim in claims}
+    gone, left = claims[10:113], claims[:10] + claims[113:]
+    await near.release(gone)
+    assert (await near.probe([left[0].document]))[0] == {claim.number for claim in left}
+    await near.insert(gone[:20])
+    assert (await near.probe([left[0].document]))[0] == {claim.number for claim in [*left, *gone[:20]]}
+    leaves = [key async for key in store.scan(namespace.encode() + b":*}:b:*")]
+    blocks = [block for values in await store.ask([("HVALS", leaf) for leaf in leaves]) for block in values]
+    assert sum(map(len, blocks)) == 7 * 21 * (len(left) + 20)
+
+
+async def test_strangers_in_a_bucket_cost_one_more_step(
+    valkey_url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who shares a bucket with kept and with void pages that it does not resemble wins without entering the arena."""
+    async with await Store.connect(valkey_url) as store:
+        near = index(store, namespace)
+        kept, gone, page = (document(i, text(i)) for i in range(3))
+        assert await settle(near, kept) == [Novel()]
+        void = await claim(near, gone)
+        await store.run("release", [([near.keys.group_of(void.number)], [void.number])])
+        monkeypatch.setattr(near, "register", None)
+        shared = np.concatenate([page.buckets[:5], kept.buckets[5:9], gone.buckets[9:13], page.buckets[13:]])
+        meets_both = msgspec.structs.replace(page, buckets=shared)
+        assert await settle(near, meets_both) == [Novel()]
+        found = (await near.probe([meets_both]))[0]
+        assert void.number in found and len(found) == 3
+        copy, own = document(9, edited(text(2), 1)), max(found)
+        assert await near.claim([copy], [found - {own}]) == [Found({own})]
 
 
 async def test_other_parameters_in_a_namespace_are_an_error(store: Store, namespace: str) -> None:

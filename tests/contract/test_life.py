@@ -116,8 +116,8 @@ async def test_an_index_of_a_newer_schema_is_refused(store: Store, namespace: st
     [
         (b":b", ("HSET", "field", "value")),
         (b":b", ("SET", "no sizes of ours")),
-        (b":b:\0\0", ("HSET", "field", "value")),
-        (b":b:\0\0", ("SET", "seven b")),
+        (b":b:\0\0", ("SET", "no hash")),
+        (b":b:\0\0", ("HSET", *(word for cell in range(40) for word in (str(cell), "no records")))),
         (b":k:0", ("HSET", "field", "value")),
         (b":k:0", ("SET", "something that is no record at all")),
         (b":p", ("SET", "no hash")),
@@ -141,10 +141,11 @@ async def test_a_foreign_key_in_our_namespace_is_named(
 
 
 async def test_foreign_records_in_a_bucket_are_passed_over(store: Store, namespace: str) -> None:
-    """Records of the right length that mean nothing change no verdict."""
+    """Records of the right length that mean nothing change no verdict, also where they fill their cells."""
     near = await opened(store, namespace)
+    cells = [word for cell in range(40) for word in (cell, bytes(range(63)))]
     for stem in near.keys.stems:
-        await store.ask([("SET", stem + b":b:\0\0", bytes(range(64)))])
+        await store.ask([("HSET", stem + b":b:\0" + bytes([leaf]), *cells) for leaf in range(4)])
     pages = [document(n, text(n)) for n in range(20)]
     assert await settle(near, pages) == [Novel()] * 20
     found = await settle(near, [document(100 + n, edited(text(n), 1)) for n in range(20)])
