@@ -101,8 +101,8 @@ class SketchParams(msgspec.Struct, frozen=True):
     overlap: float = 0.7  # a text down to this share of a boundary is sketched on both sides of it
     slots: int = 512
     bits: int = 1
-    bands: int = 16
-    rows: int = 5
+    bands: int = 12
+    rows: int = 4
     seed: int = 1
 
     @property

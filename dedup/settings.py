@@ -46,8 +46,8 @@ class SketchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threshold: float = 0.75
     max_distance: int = 3
     floor: float = 0.5
-    bands: int = 16
-    rows: int = 5
+    bands: int = SketchParams().bands
+    rows: int = SketchParams().rows
     seed: int = 1
 
 

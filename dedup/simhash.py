@@ -4,11 +4,12 @@ Charikar (2002), as used on web pages by Manku, Jain & Das Sarma (2007). Every f
 plus its weight where its hash has a 1, minus its weight where it has a 0; the fingerprint keeps the signs.
 Here features are shingle hashes and the weight of one is how often it occurs.
 
-Finding all fingerprints within distance 3 needs no scan: of two 32-bit halves one holds at most one of the
-three differing bits, and of that half's two quarters one holds none. So a page is stored under its 4 quarters, and
-looked up under each quarter where the other quarter of the same half differs in at most one bit.
+Finding all fingerprints within distance 3 needs no scan: of two 32-bit halves one holds at most one of the three
+differing bits, so of that half's three parts two hold none. A page is stored under each two parts of a half, six
+times in all, and looked up there among those whose third part differs in at most one bit.
 
-Invariant: hamming(a, b) <= 3 implies that block_keys(a) and probe_keys(b) share a value.
+Invariant: hamming(a, b) <= 3 implies that blocks(a) and blocks(b) share a table and its key, where their third parts
+differ in at most one bit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dedup.model import I64, U64, Bools
 
 Sums = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
-MAX_DISTANCE = 3  # what the quarters can promise
+MAX_DISTANCE = 3  # what the tables can promise
 _BLOCK = 255  # the most ones that a byte can count
 _PIECE = _BLOCK << 8  # hashes taken apart at once: 64 bytes each
 
@@ -97,29 +98,19 @@ def hamming_many(a: int, others: U64) -> I64:
     return distances
 
 
-def quarters(simhash: int) -> tuple[int, int, int, int]:
-    """Return the four 16-bit quarters, the lowest first.
+def blocks(simhash: int) -> list[tuple[int, int, int]]:
+    """Return what a page is stored under: table, key (two parts of a half, as they lie), and the half's third part.
 
-    >>> quarters(0x0004_0003_0002_0001)
-    (1, 2, 3, 4)
+    >>> [(table, hex(key), hex(third)) for table, key, third in blocks(0xFFFF_FFFF)[:3]]
+    [(0, '0xfffffc00', '0x3ff'), (1, '0xffe003ff', '0x7ff'), (2, '0x1fffff', '0x7ff')]
     """
-    return simhash & 0xFFFF, simhash >> 16 & 0xFFFF, simhash >> 32 & 0xFFFF, simhash >> 48
+    found = []
+    for half in range(2):
+        bits = simhash >> 32 * half & 0xFFFF_FFFF
+        for part, (shift, mask) in enumerate(_PARTS):
+            found.append((len(_PARTS) * half + part, bits & ~(mask << shift), bits >> shift & mask))
+    return found
 
 
-def blocks(simhash: int) -> tuple[tuple[int, int, int], ...]:
-    """Return what a page is stored under, 4 times: table number + 1, a quarter, and its half's other quarter."""
-    a, b, c, d = quarters(simhash)
-    return (1, a, b), (2, b, a), (3, c, d), (4, d, c)
-
-
-def block_keys(simhash: int) -> U64:
-    """Return the blocks as one value each."""
-    return np.array([table << 32 | quarter << 16 | sibling for table, quarter, sibling in blocks(simhash)], np.uint64)
-
-
-def probe_keys(simhash: int) -> U64:
-    """Return the 68 values that hold every page within distance 3: each key, and with one bit of its sibling off."""
-    return (block_keys(simhash)[:, None] ^ FLIPS).ravel()
-
-
-FLIPS: U64 = np.concatenate([np.zeros(1, np.uint64), np.uint64(1) << np.arange(16, dtype=np.uint64)])
+_PARTS = (0, 0x3FF), (10, 0x7FF), (21, 0x7FF)  # of a half: where they begin, and their bits
+TABLES = 2 * len(_PARTS)

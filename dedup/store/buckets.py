@@ -4,13 +4,13 @@ Every way to find a page comes down to a 64-bit bucket hash. Its top byte is the
 the group (leaves.lua has the layout):
 
     bits  0 to 1    the lowest bits of the place, which chooses the leaf
-    bits  2 to 6    the cell of the leaf; of a SimHash quarter bits 2 to 4
-    bits  8 to 31   the tag: of an exact text or a band, fourteen more bits of the place are in it, of a quarter eight
+    bits  2 to 6    the cell of the leaf
+    bits  8 to 31   the tag; its lowest fourteen bits are of the place
 
 Exact texts and MinHash bands thus use 39 mixed bits: at 10^7 pages a probe meets a stranger in one of some two hundred
-pages, and the stranger fails verification. SimHash quarters are looked for with one bit of tolerance: group, place and
-cell say which quarter, the last two bytes of the tag are the other quarter of the same half as it is, so that all that
-may match lie in one cell, and the script compares these other quarters bit by bit.
+pages, and the stranger fails verification. SimHash is looked for with one bit of tolerance: of its buckets the last
+ten bits are some of the part of the fingerprint that is not in the key, as they are, and the script takes records where
+one of them differs.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from dedup.model import I64, U64, Fingerprint
-from dedup.simhash import blocks
+from dedup.model import I64, U64, Bools, Fingerprint
+from dedup.simhash import TABLES, blocks
 from dedup.store.keys import GROUPS
 
-QUARTERS = slice(-4, None)  # of a row of buckets, where there are more than two
+_SIMHASHES = slice(-TABLES, None)  # of a row of buckets, where there are more than two
 _ALL = (1 << 64) - 1
 _EXACT, _CONTENT, _SIMHASH = 1 << 62, 2 << 62, 3 << 60
-_PLACE = 0xFF00_0000_0000_FF1F  # the bits that say which quarter it is
-_CELLS, _QUARTER_CELLS = 32, 8  # that a leaf has for texts and bands, and for quarters
-_FIRST_QUARTER_CELL = 32  # leaves.lua has the same
+_THIRD, _THIRD_BITS = 22, 0x3FF  # where SimHash's own bits lie
+_KEY = _ALL ^ _THIRD_BITS << _THIRD
+_CELLS = 32  # that a leaf has; cells.lua has the same
 
 
 def buckets(fingerprint: Fingerprint) -> U64:
-    """Return the buckets that a page stands in: exact, one a band, 4 quarters; or exact and content if it is short."""
+    """Return the buckets that a page stands in: exact, one a band, six of SimHash; of a short one exact and content."""
     exact = _mix(int.from_bytes(fingerprint.exact, "little") ^ _EXACT)
     if not fingerprint.sketches:  # too short to resemble anything but its equal
         return np.array([exact, _mix(int.from_bytes(fingerprint.content, "little") ^ _CONTENT)], np.uint64)
-    quarters = [
-        _mix((table << 16 | quarter) ^ _SIMHASH) & _PLACE | sibling << 16
-        for table, quarter, sibling in blocks(fingerprint.simhash)
+    near = [
+        _mix((table << 32 | key) ^ _SIMHASH) & _KEY | (third & _THIRD_BITS) << _THIRD
+        for table, key, third in blocks(fingerprint.simhash)
     ]
     bands = (sketch.bands for sketch in fingerprint.sketches)
-    return np.concatenate([np.array([exact], np.uint64), *bands, np.array(quarters, np.uint64)])
+    return np.concatenate([np.array([exact], np.uint64), *bands, np.array(near, np.uint64)])
 
 
 def meetings(rows: Sequence[U64]) -> list[tuple[int, int]]:
@@ -54,11 +54,10 @@ def meetings(rows: Sequence[U64]) -> list[tuple[int, int]]:
     pairs = _equal(hashes, owner)
     long = [i for i, row in enumerate(rows) if len(row) > 2]
     if long:
-        quarters = np.concatenate([rows[i][QUARTERS] for i in long])
-        place, sibling = quarters & np.uint64(_PLACE), (quarters >> np.uint64(16)).astype(np.uint16)
-        near = _equal(place, np.arange(len(place)))
-        off = np.bitwise_count(sibling[near[:, 0]] ^ sibling[near[:, 1]])
-        pairs = np.concatenate([pairs, np.array(long)[near[off <= 1] // 4]])
+        near = np.concatenate([rows[i][_SIMHASHES] for i in long])
+        alike = _equal(near & np.uint64(_KEY), np.arange(len(near)))
+        off = np.bitwise_count(near[alike[:, 0]] ^ near[alike[:, 1]])
+        pairs = np.concatenate([pairs, np.array(long)[alike[off <= 1] // TABLES]])
     pairs = np.sort(pairs, axis=1)
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     return sorted((i, j) for j, i in pairs.tolist())
@@ -118,7 +117,7 @@ def entries(rows: Sequence[U64]) -> tuple[list[int], bytes, list[bytes]]:
     groups, which = np.unique(hashes >> np.uint64(56), return_inverse=True)
     places = _places(rows)
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    cells = np.sort(owner << 16 | which << 8 | places[:, 2])
+    cells = np.sort(owner << 16 | which << 8 | places[:, 2] % _CELLS)
     twice = np.zeros(len(rows), np.uint8)
     twice[cells[1:][cells[1:] == cells[:-1]] >> 16] = 1
     packed = np.concatenate([which.astype(np.uint8)[:, None], places], axis=1).tobytes()
@@ -127,22 +126,20 @@ def entries(rows: Sequence[U64]) -> tuple[list[int], bytes, list[bytes]]:
 
 
 def _places(rows: Sequence[U64]) -> npt.NDArray[np.uint8]:
-    """Return place (2 bytes), cell (1) and tag (3) of each bucket of each row."""
+    """Return place (2 bytes), cell (1; 32 more where a bit may differ) and tag (3) of each bucket of each row."""
     low = np.concatenate(rows).astype(np.uint32)
-    is_quarter = np.concatenate([_quarters(len(row)) for row in rows])
     packed = np.empty((len(low), 6), np.uint8)
-    place = (low & 3) | (low >> 8 & np.where(is_quarter, np.uint32(0xFF), np.uint32(0x3FFF))) << 2
+    place = (low & 3) | (low >> 8 & 0x3FFF) << 2
     packed[:, :2] = place.astype("<u2").view(np.uint8).reshape(-1, 2)
-    packed[:, 2] = np.where(is_quarter, _FIRST_QUARTER_CELL + (low >> 2) % _QUARTER_CELLS, (low >> 2) % _CELLS)
-    tag = low.astype("<u4").view(np.uint8).reshape(-1, 4)[:, 1:]
-    packed[:, 3:] = np.where(is_quarter[:, None], tag[:, [1, 0, 2]], tag)
+    packed[:, 2] = (low >> 2) % _CELLS + _CELLS * np.concatenate([_tolerant(len(row)) for row in rows])
+    packed[:, 3:] = low.astype("<u4").view(np.uint8).reshape(-1, 4)[:, 1:]
     return packed
 
 
 @functools.cache
-def _quarters(count: int) -> npt.NDArray[np.bool_]:
-    """Return which of so many buckets of a row are quarters."""
+def _tolerant(count: int) -> Bools:
+    """Return which of so many buckets of a row are looked for with a bit of tolerance."""
     flags = np.zeros(count, np.bool_)
     if count > 2:
-        flags[QUARTERS] = True
+        flags[_SIMHASHES] = True
     return flags

@@ -1,18 +1,18 @@
 -- What the scripts share that touch the cells of a leaf: small lists of records in the fields of a hash.
 --
--- A hash as small as a leaf is a listpack, one packed piece of memory. Its fields are cells; in their values records of 7
--- bytes lie one behind the other:
---   0 to 31       of texts and bands: tag (3), document number (4); the tag begins with the place
---   from 32 on    of SimHash quarters: the first byte of the other quarter in the same half (1), place (1), the other
---                 quarter's second byte (1), document number (4)
--- A listpack takes values of up to 64 bytes: a cell of more than nine records goes on in the field 64 further on, and so
+-- A hash as small as a leaf is a listpack, one packed piece of memory. Its 32 fields are cells; in their values lie
+-- records of 7 bytes one behind the other: tag (3), document number (4). The tag's first fourteen bits are of the place.
+-- A listpack takes values of up to 64 bytes: a cell of more than nine records goes on in the field 32 further on, and so
 -- on. All of its blocks but the last are full.
+--
+-- A query names a cell, or a cell + 32: then the last ten bits of the tag are SimHash's own, and one of them may differ.
 
 local byte, find, sub = string.byte, string.find, string.sub
 local call_server, pcall_server, xor, both = redis.call, redis.pcall, bit.bxor, bit.band
 
-local QUARTERS, BLOCK = 32, 64
+local CELLS = 32
 local RECORD, FULL = 7, 63  -- bytes
+local PLACE = 63  -- the bits of the tag's second byte that are of the place
 local AT_ONCE = 1000  -- words a command: Lua's stack holds 8,000 values
 
 local names = {}  -- a field's name by its number: the server would write numbers as %.17g
@@ -30,12 +30,12 @@ local function foreign(leaf)
   error({err = 'FOREIGN ' .. leaf})
 end
 
--- Return the records of a cell from a block on; so many blocks are likely to be there.
-local function blocks_of(leaf, cell, block, likely)
-  local parts = {}
+-- Return the records of a cell's blocks behind the first one.
+local function further_blocks(leaf, cell)
+  local parts, block, likely = {}, 1, 1
   while true do
     local wanted = {}
-    for b = 1, likely do wanted[b] = name_of(cell + BLOCK * (block + b - 1)) end
+    for b = 1, likely do wanted[b] = name_of(cell + CELLS * (block + b - 1)) end
     local values = ask('HMGET', leaf, unpack(wanted))
     for b = 1, likely do
       local value = values[b]
@@ -48,32 +48,33 @@ local function blocks_of(leaf, cell, block, likely)
   end
 end
 
--- Return all records of a cell, where a cell of quarters is likely to have so many blocks.
-local function records_of(leaf, cell, likely)
-  if likely > 1 and cell >= QUARTERS then return blocks_of(leaf, cell, 0, likely) end
+-- Return all records of a cell.
+local function records_of(leaf, cell)
+  cell = cell % CELLS
   local value = pcall_server('HGET', leaf, names[cell] or name_of(cell))
   if not value then return '' end
   local size = #value  -- of an error 0
   if size > 0 and size < FULL and size % RECORD == 0 then return value end
   if size == 0 then ask('HGET', leaf, name_of(cell)) end  -- which says what it is
   if size ~= FULL then foreign(leaf) end
-  return value .. blocks_of(leaf, cell, 1, 1)
+  return value .. further_blocks(leaf, cell)
 end
 
 -- Put a record behind those of a cell.
 local function append(leaf, cell, records, tag, number)
+  cell = cell % CELLS
   if #records < FULL then
     call_server('HSET', leaf, names[cell] or name_of(cell), records .. tag .. number)
   else
     local last = #records - #records % FULL
-    redis.call('HSET', leaf, name_of(cell + BLOCK * last / FULL), sub(records, last + 1) .. tag .. number)
+    redis.call('HSET', leaf, name_of(cell + CELLS * last / FULL), sub(records, last + 1) .. tag .. number)
   end
 end
 
 -- Write the block of a cell that has the byte `at`.
 local function rewrite(leaf, cell, records, at)
   local before = at - 1 - (at - 1) % FULL
-  local block, field = sub(records, before + 1, before + FULL), name_of(cell + BLOCK * before / FULL)
+  local block, field = sub(records, before + 1, before + FULL), name_of(cell % CELLS + CELLS * before / FULL)
   if block == '' then redis.call('HDEL', leaf, field) else redis.call('HSET', leaf, field, block) end
 end
 
@@ -96,30 +97,19 @@ local function position(records, record)
   return at
 end
 
--- Append to `hits` the number of the record that begins at a byte, unless it is one of those in `without`.
-local function hit(hits, records, at, without)
-  local number = sub(records, at + 3, at + 6)
-  if not (without and without[number]) then hits[#hits + 1] = number end
-end
-
--- Append the numbers of all that stand under a tag; a quarter's other one may differ in one bit.
+-- Append to `hits` the numbers of all that stand under a tag, but those in `without`.
 local function meet(hits, records, cell, tag, without)
-  local wanted = cell < QUARTERS and tag or sub(tag, 1, 2)
+  local near = cell >= CELLS
+  local wanted = near and sub(tag, 1, 1) or tag
   local at = find(records, wanted, 1, true)
   while at do
     if at % RECORD == 1 then
-      local off = cell < QUARTERS and 0 or xor(byte(records, at + 2), byte(tag, 3))
-      if both(off, off - 1) == 0 then hit(hits, records, at, without) end
-    end
-    at = find(records, wanted, at + 1, true)
-  end
-  if cell < QUARTERS then return end
-  wanted = sub(tag, 2, 3)  -- the same once more, where the bit is in the other byte
-  at = find(records, wanted, 1, true)
-  while at do
-    if at % RECORD == 2 then
-      local off = xor(byte(records, at - 1), byte(tag, 1))
-      if off > 0 and both(off, off - 1) == 0 then hit(hits, records, at - 1, without) end
+      local off = 0
+      if near then off = xor(byte(records, at + 1), byte(tag, 2)) + 256 * xor(byte(records, at + 2), byte(tag, 3)) end
+      if both(off, off - 1) == 0 and both(off, PLACE) == 0 then
+        local number = sub(records, at + 3, at + 6)
+        if not (without and without[number]) then hits[#hits + 1] = number end
+      end
     end
     at = find(records, wanted, at + 1, true)
   end
@@ -138,7 +128,7 @@ local function spell(words, cell, records)
     return
   end
   for first = 1, #records, FULL do
-    words[#words + 1] = name_of(cell + BLOCK * (first - 1) / FULL)
+    words[#words + 1] = name_of(cell + CELLS * (first - 1) / FULL)
     words[#words + 1] = sub(records, first, first + FULL - 1)
   end
 end
@@ -149,6 +139,6 @@ local function each_block(leaf, act)
   for f = 1, #all, 2 do
     local field, value = tonumber(all[f]), all[f + 1]
     if not field or #value % RECORD > 0 or #value > FULL then foreign(leaf) end
-    act(field % BLOCK, value)
+    act(field % CELLS, value)
   end
 end

@@ -52,39 +52,42 @@ local function strangers(numbers)
   return known
 end
 
-local leaves, cells = {}, {}  -- of the buckets of the document that is looked at: their keys, and what stands there
+local cells = {}  -- what stands in those of the document that is looked at
 
--- Return whom a document meets, but those in `without`, and E if it was only looked for under its exact text. Where it meets nobody, it enters.
-local function enter(list, number, crosses_itself, without)
-  local hits, at = {}, 0
-  for e = 1, #list, 4 do
-    local group, cell = groups[list[e] + 1], list[e + 2]
-    local leaf = leaf_of(group, list[e + 1])
-    local records = records_of(leaf, cell, group.crowd)
-    at = at + 1
-    leaves[at], cells[at] = leaf, records
-    meet(hits, records, cell, list[e + 3], without)
-    if e == 1 and #hits > 0 then return hits, 'E' end
+-- Return whom a document meets, but those in `without`, and E if it was only looked for under its exact text. Where it
+-- meets nobody, it enters.
+local function enter(list, leaves, number, crosses_itself, without)
+  local hits = {}
+  for b = 1, #leaves do
+    local e = 4 * b
+    local records = records_of(leaves[b], list[e - 1])
+    cells[b] = records
+    meet(hits, records, list[e - 1], list[e], without)
+    if b == 1 and #hits > 0 then return hits, 'E' end
   end
   if #hits == 0 and number then
-    at = 0
-    for e = 1, #list, 4 do
-      at = at + 1
-      local leaf, cell, group = leaves[at], list[e + 2], groups[list[e] + 1]
-      append(leaf, cell, crosses_itself and records_of(leaf, cell, group.crowd) or cells[at], list[e + 3], number)
-      group.count, group.changed = group.count + 1, true
+    for b = 1, #leaves do
+      local e, leaf = 4 * b, leaves[b]
+      append(leaf, list[e - 1], crosses_itself and records_of(leaf, list[e - 1]) or cells[b], list[e], number)
+      changed(groups[list[e - 3] + 1], 1)
     end
   end
   return hits, 'C'
 end
 
 open_groups(count)
+local lists, leaves = {}, {}  -- of the documents: their buckets, and the leaves where these lie
+for d = 1, documents do
+  local list, own = fields(ARGV[3 + 3 * d], 'BI2Bc3', 7), {}
+  for e = 1, #list, 4 do own[#own + 1] = leaf_of(groups[list[e] + 1], list[e + 1]) end
+  lists[d], leaves[d] = list, own
+end
 local answers, free, next_free = {}, free_numbers(), 1
 for d = 1, documents do
   local place = free[next_free]  -- none where all numbers are in use: the call was sent before
-  local list, without = fields(ARGV[3 + 3 * d], 'BI2Bc3', 7), mine
+  local without = mine
   if ARGV[5 + 3 * d] ~= '' then without = strangers(ARGV[5 + 3 * d]) end
-  local hits, looked_for = enter(list, place and place.number, byte(ARGV[5], d) == 1, without)
+  local hits, looked_for = enter(lists[d], leaves[d], place and place.number, byte(ARGV[5], d) == 1, without)
   if place and #hits == 0 then
     redis.call('HSET', place.stem .. ':p', place.number, head .. ARGV[4 + 3 * d])
     mine[place.number], next_free, answers[d] = true, next_free + 1, 'W' .. place.number

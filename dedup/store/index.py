@@ -21,7 +21,7 @@ from dedup.store.client import Item, Store
 from dedup.store.keys import CHUNK, GROUPS, Keys
 from dedup.store.records import State
 
-SCHEMA = 3
+SCHEMA = 4
 BLOCK = 1024  # numbers a process takes at once
 _AT_ONCE = 128  # documents a claim (255 at most): bounds how long one script may hold up the server
 _MOST_NUMBERS = 1 << 32

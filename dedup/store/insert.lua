@@ -18,7 +18,7 @@ for i = 1, #KEYS do
   for e = 1, #list, 4 do
     local hits, cell, tag, number = {}, list[e + 1], list[e + 2], list[e + 3]
     local leaf = leaf_of(group, list[e])
-    local records = records_of(leaf, cell, group.crowd)
+    local records = records_of(leaf, cell)
     meet(hits, records, cell, tag)
     for h = 1, #hits do
       if hits[h] ~= number then found[#found + 1] = pack('<I2', (e - 1) / 4) .. hits[h] end

@@ -4,14 +4,13 @@
 -- u32). A leaf has cells (cells.lua), which a bucket's place and cell choose.
 --
 -- Leaves split one at a time as the group grows (linear hashing on the place), so that a leaf stays at about the same
--- length at any index size. The place's low two bits are in the leaf's number from the beginning, the others in the
--- record: fourteen in those of texts and bands, eight in those of quarters, which have no more.
+-- length at any index size. The place's low two bits are in the leaf's number from the beginning, the other fourteen in
+-- the record.
 
 local char, gsub, pack, unpack_struct = string.char, string.gsub, struct.pack, struct.unpack
 
 local LOAD = 128  -- records a leaf at which the group gets one more
 local FIRST, MOST = 4, 65536  -- leaves at first, and at the end
-local CROWD = 36000  -- records of a group that make a cell of quarters a block longer: 4 of 21 share 1,024 cells
 
 local groups = {}
 
@@ -28,9 +27,7 @@ local function open_groups(count)
       error({err = 'FOREIGN ' .. keys[i]})
     end
     while span <= number do span = span * 2 end
-    local group = {key = keys[i], stem = keys[i] .. ':', leaves = number, span = span, count = records}
-    group.crowd = math.floor(records / CROWD) + 1  -- blocks that a cell of quarters is likely to have
-    groups[i] = group
+    groups[i] = {key = keys[i], stem = keys[i] .. ':', leaves = number, span = span, count = records}
   end
 end
 
@@ -68,6 +65,7 @@ local function leaf_of(group, place)
   return key_of(group, number)
 end
 
+
 local going = {}
 
 -- Return two tables that have '' for each byte: one where this bit is set, one where it is not.
@@ -86,16 +84,13 @@ end
 local function split(group)
   local half = group.span / 2
   local number, next_bit = group.leaves - half, half / FIRST
-  local first_byte, second_byte = '(.)......', '.(.).....'
-  local of_bands, of_quarters = first_byte, second_byte
-  if next_bit > 255 then of_bands, of_quarters, next_bit = second_byte, nil, next_bit / 256 end
+  local its_byte = '(.)......'
+  if next_bit > 255 then its_byte, next_bit = '.(.).....', next_bit / 256 end
   local gone_here, gone_there = gone(next_bit)
   local from, to = group.stem .. pack('>I2', number), group.stem .. pack('>I2', group.leaves)
   local cells, stay, move = {}, {}, {}
   each_block(from, function(cell, block)
-    local pattern, here, there = of_bands, block, ''
-    if cell >= QUARTERS then pattern = of_quarters end
-    if pattern then here, there = gsub(block, pattern, gone_here), gsub(block, pattern, gone_there) end
+    local here, there = gsub(block, its_byte, gone_here), gsub(block, its_byte, gone_there)
     if not stay[cell] then
       cells[#cells + 1], stay[cell], move[cell] = cell, here, there
     else

@@ -15,7 +15,7 @@ for i = 1, #KEYS do
   local list, found, group = fields(ARGV[i], 'I2Bc3', 6), {}, groups[i]
   for e = 1, #list, 3 do
     local hits, cell = {}, list[e + 1]
-    meet(hits, records_of(leaf_of(group, list[e]), cell, group.crowd), cell, list[e + 2])
+    meet(hits, records_of(leaf_of(group, list[e]), cell), cell, list[e + 2])
     for h = 1, #hits do found[#found + 1] = pack('<I2', (e - 1) / 3) .. hits[h] end
   end
   answers[i] = table.concat(found)

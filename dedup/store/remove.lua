@@ -15,7 +15,7 @@ for i = 1, #KEYS do
   local list, group = fields(ARGV[i], 'I2Bc3c4', 10), groups[i]
   for e = 1, #list, 4 do
     local leaf, cell = leaf_of(group, list[e]), list[e + 1]
-    local records = records_of(leaf, cell, group.crowd)
+    local records = records_of(leaf, cell)
     local at = position(records, list[e + 2] .. list[e + 3])
     if at then
       take_out(leaf, cell, records, at)

@@ -20,7 +20,7 @@ for number = first, last do
   local cells = {}
   each_block(leaf, function(cell) cells[cell] = true end)
   for cell in pairs(cells) do
-    local records = records_of(leaf, cell, group.crowd)
+    local records = records_of(leaf, cell)
     for at = #records - RECORD + 1, 1, -RECORD do  -- from the end: what takes a place was looked at
       if wanted[sub(records, at + 3, at + 6)] then
         records, removed = take_out(leaf, cell, records, at), removed + 1

@@ -356,7 +356,7 @@ async def test_other_parameters_in_a_namespace_are_an_error(store: Store, namesp
     """An index made with other parameters is refused by name, not opened as an empty one."""
     await index(store, namespace).open()
     other = NearIndex(store, SketchParams(bands=18, rows=7), namespace=namespace, owner=b"owner--1", lease=60.0)
-    with pytest.raises(IndexMismatch, match=r"bands is 16 there and 18 here.*index\.namespace"):
+    with pytest.raises(IndexMismatch, match=r"bands is 12 there and 18 here.*index\.namespace"):
         await other.open()
 
 

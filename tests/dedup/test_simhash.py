@@ -7,16 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedup.simhash import (
-    block_keys,
-    fingerprint,
-    hamming,
-    hamming_many,
-    probe_keys,
-    quarters,
-    signed_sums,
-    simhash64,
-)
+from dedup.simhash import TABLES, blocks, fingerprint, hamming, hamming_many, signed_sums, simhash64
 
 u64 = st.integers(0, 2**64 - 1)
 
@@ -86,29 +77,27 @@ def test_hamming_counts_differing_bits(a: int, others: list[int]) -> None:
     assert hamming_many(a, np.array(others, np.uint64)).tolist() == naive
 
 
-@given(u64)
-def test_quarters_make_the_whole(a: int) -> None:
-    """The four quarters put together are the fingerprint."""
-    assert sum(quarter << 16 * i for i, quarter in enumerate(quarters(a))) == a
-
-
 @given(u64, st.sets(st.integers(0, 63), max_size=3))
-def test_within_distance_3_a_probe_meets_a_block(a: int, flipped: set[int]) -> None:
-    """hamming(a, b) <= 3 implies that block_keys(a) and probe_keys(b) share a value."""
+def test_within_distance_3_two_blocks_meet(a: int, flipped: set[int]) -> None:
+    """hamming(a, b) <= 3 implies a table where their keys are equal and their third parts differ in at most a bit."""
     b = a
     for bit in flipped:
         b ^= 1 << bit
-    assert set(block_keys(a).tolist()) & set(probe_keys(b).tolist())
+    pairs = list(zip(blocks(a), blocks(b), strict=True))
+    assert any(one[:2] == other[:2] and hamming(one[2], other[2]) <= 1 for one, other in pairs)
 
 
 @given(u64)
-def test_there_are_68_distinct_probes(a: int) -> None:
-    """68 different values are probed, and the 4 stored ones are among them."""
-    probes = probe_keys(a).tolist()
-    assert len(set(probes)) == len(probes) == 68
-    assert set(block_keys(a).tolist()) <= set(probes)
+def test_blocks_hold_all_of_a_half(a: int) -> None:
+    """A key and its third part have no bit in common, and together all bits of their half: 21 or 22, and 10 or 11."""
+    assert len(blocks(a)) == TABLES
+    full = list(zip(blocks(a), blocks(2**64 - 1), strict=True))
+    for (table, key, third), (_, mask, most) in full:
+        assert mask.bit_count() + most.bit_count() == 32
+        assert key & mask == key and third <= most
+        assert key.bit_count() + third.bit_count() == (a >> 32 * (table // 3) & 0xFFFF_FFFF).bit_count()
 
 
 def test_tables_do_not_mix() -> None:
-    """Equal quarters in different places are different values."""
-    assert len(set(block_keys(0x0007_0007_0007_0007).tolist())) == 4
+    """Equal halves are looked for in tables of their own."""
+    assert len({table for table, _, _ in blocks(0x0007_0007_0007_0007)}) == TABLES
