@@ -41,7 +41,8 @@ except ImportError:
 PARAMS = SketchParams()
 WORDS, CHANGED = 400, 2  # of a page; of them other ones in a copy, whose similarity is then .95
 SPAN, THEIR_PAGES = 5000, 5000  # pages that growth times; that datasketch's memory is taken over
-PARTS = {"b": "buckets", "p": "documents", "k": "documents", "d": "documents"}  # by what follows a key's hash tag
+# by what follows a key's hash tag
+PARTS = {"b": "buckets", "s": "buckets", "p": "documents", "k": "documents", "d": "documents"}
 
 
 class Memory(msgspec.Struct, frozen=True):

@@ -1,16 +1,14 @@
 """Where a fingerprint stands in the store, and where to look for its like.
 
-Every way to find a page comes down to a 64-bit bucket hash. Its top byte is the group; the low four bytes say where in
-the group (leaves.lua has the layout):
+Every way to find a page comes down to a 64-bit bucket hash, of which 40 bits are used (leaves.lua has the layout):
 
-    bits  0 to 1    the lowest bits of the place, which chooses the leaf
-    bits  2 to 6    the cell of the leaf
-    bits  8 to 31   the tag; its lowest fourteen bits are of the place
+    bits  0 to 23   the tag; its lowest fourteen bits are the place, which chooses the leaf of the group
+    bits 40 to 55   the row of the leaf
+    bits 56 to 63   the group
 
-Exact texts and MinHash bands thus use 39 mixed bits: at 10^7 pages a probe meets a stranger in one of some two hundred
-pages, and the stranger fails verification. SimHash is looked for with one bit of tolerance: of its buckets the last
-ten bits are some of the part of the fingerprint that is not in the key, as they are, and the script takes records where
-one of them differs.
+At 10^7 pages a probe thus meets a stranger in one of some three hundred pages, and the stranger fails verification.
+SimHash is looked for with one bit of tolerance: of its tags the last ten bits are some of the part of the fingerprint
+that is not in the key, as they are, and the script takes records where one of them differs.
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ from dedup.store.keys import GROUPS
 _SIMHASHES = slice(-TABLES, None)  # of a row of buckets, where there are more than two
 _ALL = (1 << 64) - 1
 _EXACT, _CONTENT, _SIMHASH = 1 << 62, 2 << 62, 3 << 60
-_THIRD, _THIRD_BITS = 22, 0x3FF  # where SimHash's own bits lie
+_THIRD, _THIRD_BITS = 14, 0x3FF  # where SimHash's own bits lie in the tag
 _KEY = _ALL ^ _THIRD_BITS << _THIRD
-_CELLS = 32  # that a leaf has; cells.lua has the same
+_PLACE, _ROWS, _TOLERANT = 0x3FFF, 250, 0x8000  # leaves.lua has the same
 
 
 def buckets(fingerprint: Fingerprint) -> U64:
@@ -86,7 +84,7 @@ def _mix(value: int) -> int:
 def grouped(rows: Sequence[U64], numbers: Sequence[bytes] | None = None) -> list[tuple[int, bytes, U64]]:
     """Return (group, packed queries, who asked) for each group that the rows of buckets touch.
 
-    A query is place, cell and tag, with the document's number behind them if numbers are given. `who asked` gives, for
+    A query is place, row and tag, with the document's number behind them if numbers are given. `who asked` gives, for
     each query in the packed order, the index of its row.
     """
     if not rows:
@@ -110,29 +108,31 @@ def grouped(rows: Sequence[U64], numbers: Sequence[bytes] | None = None) -> list
 
 
 def entries(rows: Sequence[U64]) -> tuple[list[int], bytes, list[bytes]]:
-    """Return the groups that the rows touch, a byte a row that says if two of its buckets may lie in one cell, and the
+    """Return the groups that the rows touch, a byte a row that says if two of its buckets may lie in one row, and the
     rows as claim.lua wants them.
     """
     hashes = np.concatenate(rows)
     groups, which = np.unique(hashes >> np.uint64(56), return_inverse=True)
     places = _places(rows)
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    cells = np.sort(owner << 16 | which << 8 | places[:, 2] % _CELLS)
+    spots = np.sort(owner << 16 | which << 8 | places[:, 2])
     twice = np.zeros(len(rows), np.uint8)
-    twice[cells[1:][cells[1:] == cells[:-1]] >> 16] = 1
+    twice[spots[1:][spots[1:] == spots[:-1]] >> 16] = 1
     packed = np.concatenate([which.astype(np.uint8)[:, None], places], axis=1).tobytes()
     ends = accumulate(7 * len(row) for row in rows)
     return groups.tolist(), twice.tobytes(), [packed[first:last] for first, last in pairwise([0, *ends])]
 
 
 def _places(rows: Sequence[U64]) -> npt.NDArray[np.uint8]:
-    """Return place (2 bytes), cell (1; 32 more where a bit may differ) and tag (3) of each bucket of each row."""
-    low = np.concatenate(rows).astype(np.uint32)
+    """Return place (2 bytes; with a flag where a bit may differ), row (1) and tag (3) of each bucket of each row."""
+    hashes = np.concatenate(rows)
+    low = hashes.astype("<u4")
     packed = np.empty((len(low), 6), np.uint8)
-    place = (low & 3) | (low >> 8 & 0x3FFF) << 2
+    flags = np.concatenate([_tolerant(len(row)) for row in rows])
+    place = (low & _PLACE) + _TOLERANT * flags
     packed[:, :2] = place.astype("<u2").view(np.uint8).reshape(-1, 2)
-    packed[:, 2] = (low >> 2) % _CELLS + _CELLS * np.concatenate([_tolerant(len(row)) for row in rows])
-    packed[:, 3:] = low.astype("<u4").view(np.uint8).reshape(-1, 4)[:, 1:]
+    packed[:, 2] = (hashes >> np.uint64(40) & np.uint64(0xFFFF)) * np.uint64(_ROWS) >> np.uint64(16)
+    packed[:, 3:] = low.view(np.uint8).reshape(-1, 4)[:, :3]
     return packed
 
 

@@ -5,8 +5,8 @@
 -- ARGV[2]      owner (8 bytes)
 -- ARGV[3]      the first of as many fresh numbers as there are documents
 -- ARGV[4]      n, how many of KEYS are for buckets
--- ARGV[5]      a byte a document: 1 if two of its buckets may lie in one cell
--- ARGV[3+3d]   7-byte buckets of the d-th document: which of the n keys u8; place u16; cell u8; tag (3). Of its exact
+-- ARGV[5]      a byte a document: 1 if two of its buckets may lie in one row
+-- ARGV[3+3d]   7-byte buckets of the d-th document: which of the n keys u8; place u16; row u8; tag (3). Of its exact
 --              text first
 -- ARGV[4+3d]   its record
 -- ARGV[5+3d]   numbers (4 each) that it is known not to match: as if they were not there
@@ -19,7 +19,6 @@
 -- winner of the first time meets itself and is told so.
 
 -- include common.lua
--- include cells.lua
 -- include leaves.lua
 -- include states.lua
 
@@ -52,42 +51,40 @@ local function strangers(numbers)
   return known
 end
 
-local cells = {}  -- what stands in those of the document that is looked at
+local leaves, rows = {}, {}  -- of the buckets of the document that is looked at: where they lie, what stands there
 
 -- Return whom a document meets, but those in `without`, and E if it was only looked for under its exact text. Where it
 -- meets nobody, it enters.
-local function enter(list, leaves, number, crosses_itself, without)
-  local hits = {}
-  for b = 1, #leaves do
-    local e = 4 * b
-    local records = records_of(leaves[b], list[e - 1])
-    cells[b] = records
-    meet(hits, records, list[e - 1], list[e], without)
+local function enter(list, number, crosses_itself, without)
+  local hits, b = {}, 0
+  for e = 1, #list, 4 do
+    local group, place = groups[list[e] + 1], list[e + 1]
+    local leaf = leaf_of(group, place)
+    local records = records_of(group, leaf, list[e + 2])
+    b = b + 1
+    leaves[b], rows[b] = leaf, records
+    meet(hits, records, place, list[e + 3], without)
     if b == 1 and #hits > 0 then return hits, 'E' end
   end
   if #hits == 0 and number then
-    for b = 1, #leaves do
-      local e, leaf = 4 * b, leaves[b]
-      append(leaf, list[e - 1], crosses_itself and records_of(leaf, list[e - 1]) or cells[b], list[e], number)
-      changed(groups[list[e - 3] + 1], 1)
+    b = 0
+    for e = 1, #list, 4 do
+      b = b + 1
+      local group, leaf, row, records = groups[list[e] + 1], leaves[b], list[e + 2], rows[b]
+      if crosses_itself then records = records_of(group, leaf, row) end
+      append(group, leaf, row, records, list[e + 3], number)
     end
   end
   return hits, 'C'
 end
 
 open_groups(count)
-local lists, leaves = {}, {}  -- of the documents: their buckets, and the leaves where these lie
-for d = 1, documents do
-  local list, own = fields(ARGV[3 + 3 * d], 'BI2Bc3', 7), {}
-  for e = 1, #list, 4 do own[#own + 1] = leaf_of(groups[list[e] + 1], list[e + 1]) end
-  lists[d], leaves[d] = list, own
-end
 local answers, free, next_free = {}, free_numbers(), 1
 for d = 1, documents do
   local place = free[next_free]  -- none where all numbers are in use: the call was sent before
-  local without = mine
+  local list, without = fields(ARGV[3 + 3 * d], 'BI2Bc3', 7), mine
   if ARGV[5 + 3 * d] ~= '' then without = strangers(ARGV[5 + 3 * d]) end
-  local hits, looked_for = enter(lists[d], leaves[d], place and place.number, byte(ARGV[5], d) == 1, without)
+  local hits, looked_for = enter(list, place and place.number, byte(ARGV[5], d) == 1, without)
   if place and #hits == 0 then
     redis.call('HSET', place.stem .. ':p', place.number, head .. ARGV[4 + 3 * d])
     mine[place.number], next_free, answers[d] = true, next_free + 1, 'W' .. place.number

@@ -109,7 +109,7 @@ class NearIndex:
                     "go on in another index.namespace"
                 )
             if len(self._numbers) < count:
-                self._numbers = range(end - size, end)
+                self._numbers = range(max(1, end - size), end)  # 0 is nobody's: leaves.lua
         taken, self._numbers = self._numbers[:count], self._numbers[count:]
         return taken
 

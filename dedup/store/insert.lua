@@ -3,12 +3,11 @@
 -- KEYS[i]  the stem of a group
 -- ARGV[i]  10-byte entries to add: as the queries of probe.lua, with the document's number (4) behind each
 -- returns  for each group one string of 6-byte answers, as probe.lua, the entry's own document left out
--- cost     a look-up and a write in a leaf an entry; each 128th record of a group splits a leaf
+-- cost     a look-up and a write in a leaf an entry; each 3000th record of a group splits a leaf
 --
 -- Idempotent: a record that stands already is not added again.
 
 -- include common.lua
--- include cells.lua
 -- include leaves.lua
 
 open_groups(#KEYS)
@@ -16,17 +15,14 @@ local answers = {}
 for i = 1, #KEYS do
   local list, found, group = fields(ARGV[i], 'I2Bc3c4', 10), {}, groups[i]
   for e = 1, #list, 4 do
-    local hits, cell, tag, number = {}, list[e + 1], list[e + 2], list[e + 3]
-    local leaf = leaf_of(group, list[e])
-    local records = records_of(leaf, cell)
-    meet(hits, records, cell, tag)
+    local hits, place, row, tag, number = {}, list[e], list[e + 1], list[e + 2], list[e + 3]
+    local leaf = leaf_of(group, place)
+    local records = records_of(group, leaf, row)
+    meet(hits, records, place, tag)
     for h = 1, #hits do
       if hits[h] ~= number then found[#found + 1] = pack('<I2', (e - 1) / 4) .. hits[h] end
     end
-    if not position(records, tag .. number) then
-      append(leaf, cell, records, tag, number)
-      changed(group, 1)
-    end
+    if not position(records, tag .. number) then append(group, leaf, row, records, tag, number) end
   end
   answers[i] = table.concat(found)
 end

@@ -1,33 +1,53 @@
 -- What the scripts share that touch buckets: how a bucket group is laid out, and its life within one script.
 --
--- A group keeps its buckets in leaves, the hashes stem:b:N, and how many leaves and records there are in stem:b (two
--- u32). A leaf has cells (cells.lua), which a bucket's place and cell choose.
+-- A group keeps the records of its buckets in leaves, strings of 250 rows of equal length. A bucket's place says which
+-- leaf it is in, its row which row; the record there is a tag (3) and a document number (4), which is never 0. Used
+-- slots come first in a row, the others are zeros. Little is read and written of a string that is long: the server has
+-- few keys to look up, and a record is one or two cache lines away.
 --
--- Leaves split one at a time as the group grows (linear hashing on the place), so that a leaf stays at about the same
--- length at any index size. The place's low two bits are in the leaf's number from the beginning, the other fourteen in
--- the record.
+--   stem:b    how many leaves and records there are (two u32), and how many slots a row of each leaf has (a byte a leaf)
+--   stem:b:N  leaf N
+--   stem:s:N  a hash: row -> the records that found no slot there, as a few do
+--
+-- Leaves split one at a time as the group grows (linear hashing on the place), and get longer rows as they fill up. The
+-- place is the first fourteen bits of the tag. With 32768 added to it, a query looks for SimHash: the last ten bits of
+-- the tag are SimHash's own, and one of them may differ.
 
-local char, gsub, pack, unpack_struct = string.char, string.gsub, struct.pack, struct.unpack
+local byte, char, find, gsub, sub = string.byte, string.char, string.find, string.gsub, string.sub
+local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
+local call_server, xor, both = redis.call, bit.bxor, bit.band
 
-local LOAD = 128  -- records a leaf at which the group gets one more
-local FIRST, MOST = 4, 65536  -- leaves at first, and at the end
+local RECORD, ROWS = 7, 250
+local LOAD = 3000  -- records a leaf at which the group gets one more
+local MOST = 16384  -- leaves
+local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
+local NOBODY, EMPTY = '\0\0\0\0', '\0\0\0\0\0\0\0'
+-- slots a row may have: so that a leaf just fits into a size in which servers (jemalloc) give out memory
+local SLOTS = {1, 2, 4, 7, 8, 9, 11, 14, 16, 18, 23, 28, 32, 37, 46, 56, 64, 74, 93, 112, 128, 149, 187, 224, 255}
 
 local groups = {}
+
+local function foreign(key)
+  error({err = 'FOREIGN ' .. key})
+end
 
 -- Open the groups of the first `count` keys.
 local function open_groups(count)
   local keys = {}
   for i = 1, count do keys[i] = KEYS[i] .. ':b' end
-  local sizes = redis.call('MGET', unpack(keys))
+  local heads = redis.call('MGET', unpack(keys))
   for i = 1, count do
-    local size, number, records, span = present(keys[i], sizes[i]), FIRST, 0, 2 * FIRST
-    if #size == 8 then
-      number, records = unpack_struct('<I4I4', size)
-    elseif size ~= '' then
-      error({err = 'FOREIGN ' .. keys[i]})
+    local head = present(keys[i], heads[i])
+    local leaves, records, span = 1, 0, 2
+    if head == '' then
+      head = pack('<I4I4', leaves, records)
+    else
+      if #head < 8 then foreign(keys[i]) end
+      leaves, records = unpack_struct('<I4I4', head)
+      if leaves < 1 or leaves > MOST or #head > 8 + leaves then foreign(keys[i]) end
     end
-    while span <= number do span = span * 2 end
-    groups[i] = {key = keys[i], stem = keys[i] .. ':', leaves = number, span = span, count = records}
+    while span <= leaves do span = span * 2 end
+    groups[i] = {key = keys[i], stem = KEYS[i], head = head, leaves = leaves, span = span, count = records, crowded = {}}
   end
 end
 
@@ -40,86 +60,242 @@ local function fields(packed, format, size)
     known = {}
     formats[format] = known
   end
-  if not known[count] then known[count] = '<' .. string.rep(format, count) end
+  if not known[count] then known[count] = '<' .. rep(format, count) end
   local list = {unpack_struct(known[count], packed)}
   list[#list] = nil  -- where it stopped reading
   return list, count
 end
 
-local suffixes = {}  -- of leaves' keys, by number
+local decimals = {}  -- the server would write numbers as %.17g
 
-local function key_of(group, number)
-  local suffix = suffixes[number]
-  if not suffix then
-    suffix = pack('>I2', number)
-    suffixes[number] = suffix
+local function decimal(number)
+  local text = decimals[number]
+  if not text then
+    text = string.format('%d', number)
+    decimals[number] = text
   end
-  return group.stem .. suffix
+  return text
+end
+
+local function leaf_key(group, leaf)
+  return group.stem .. ':b:' .. pack('>I2', leaf)
+end
+
+local function spill_key(group, leaf)
+  return group.stem .. ':s:' .. pack('>I2', leaf)
 end
 
 local function leaf_of(group, place)
-  local number = place % group.span
-  if number >= group.leaves then number = number - group.span / 2 end
-  local suffix = suffixes[number]
-  if suffix then return group.stem .. suffix end
-  return key_of(group, number)
+  local leaf = place % group.span
+  if leaf >= group.leaves then leaf = leaf - group.span / 2 end
+  return leaf
 end
 
+-- Return how many slots a row of a leaf has, 0 where the leaf is not there yet.
+local function slots_of(group, leaf)
+  return byte(group.head, 9 + leaf) or 0
+end
 
-local going = {}
+-- Return how many bytes of a row are in use.
+local function used(row)
+  local at = find(row, EMPTY, 1, true)
+  while at do
+    local next_record = at + (1 - at) % RECORD
+    if sub(row, next_record + 3, next_record + 6) == NOBODY then return next_record - 1 end
+    at = find(row, EMPTY, at + 1, true)
+  end
+  return #row
+end
+
+-- Return the records of a row.
+local function records_of(group, leaf, row)
+  local width = slots_of(group, leaf) * RECORD
+  if width == 0 then return '' end
+  local key, from = leaf_key(group, leaf), row * width
+  local whole = ask('GETRANGE', key, decimal(from), decimal(from + width - 1))
+  if #whole ~= width then foreign(key) end
+  local size = used(whole)
+  if size < width then return sub(whole, 1, size) end
+  local spilled = ask('HGET', spill_key(group, leaf), decimal(row))
+  if not spilled then return whole end
+  if #spilled % RECORD > 0 then foreign(spill_key(group, leaf)) end
+  return whole .. spilled
+end
+
+-- Return where a record stands, nil if it does not.
+local function position(records, record)
+  local at = find(records, record, 1, true)
+  while at and at % RECORD ~= 1 do at = find(records, record, at + 1, true) end
+  return at
+end
+
+-- Append to `hits` the numbers of all that stand under a tag, but those in `without`.
+local function meet(hits, records, place, tag, without)
+  local near = place >= TOLERANT
+  local wanted = near and sub(tag, 1, 1) or tag
+  local at = find(records, wanted, 1, true)
+  while at do
+    if at % RECORD == 1 then
+      local off = 0
+      if near then off = xor(byte(records, at + 1), byte(tag, 2)) + 256 * xor(byte(records, at + 2), byte(tag, 3)) end
+      if both(off, off - 1) == 0 and both(off, PLACE) == 0 then
+        local number = sub(records, at + 3, at + 6)
+        if not (without and without[number]) then hits[#hits + 1] = number end
+      end
+    end
+    at = find(records, wanted, at + 1, true)
+  end
+end
+
+-- Return the records of all rows of a leaf, those that found no slot, too; and how many bytes these are.
+local function rows_of(group, leaf)
+  local key, width = leaf_key(group, leaf), slots_of(group, leaf) * RECORD
+  local rows, all, size = {}, ask('GET', key) or '', 0
+  if #all ~= ROWS * width then foreign(key) end
+  for row = 0, ROWS - 1 do
+    local whole = sub(all, row * width + 1, (row + 1) * width)
+    rows[row] = sub(whole, 1, used(whole))
+    size = size + #rows[row]
+  end
+  local spilled = ask('HGETALL', spill_key(group, leaf))
+  for f = 1, #spilled, 2 do
+    local row = tonumber(spilled[f])
+    if not rows[row] or #spilled[f + 1] % RECORD > 0 then foreign(spill_key(group, leaf)) end
+    rows[row] = rows[row] .. spilled[f + 1]
+    size = size + #spilled[f + 1]
+  end
+  return rows, size
+end
+
+-- Return how many slots rows should have that hold so many records on average: few rows need more.
+local function slots_for(average)
+  local enough = average + 1.25 * math.sqrt(average)
+  for s = 1, #SLOTS do
+    if SLOTS[s] >= enough then return SLOTS[s] end
+  end
+  return SLOTS[#SLOTS]
+end
+
+local function write_head(group)
+  group.head = pack('<I4I4', group.leaves, group.count) .. sub(group.head, 9)
+  redis.call('SET', group.key, group.head)
+  group.changed = false
+end
+
+local zeros = {}
+
+-- Write a leaf with these rows, of so many slots: a new one, or one that was read just now.
+local function put_leaf(group, leaf, rows, slots, is_new)
+  local width, parts, spilled = slots * RECORD, {}, {}
+  for row = 0, ROWS - 1 do
+    local records = rows[row]
+    local left = width - #records
+    if left < 0 then
+      spilled[#spilled + 1], spilled[#spilled + 2] = decimal(row), sub(records, width + 1)
+      parts[row + 1] = sub(records, 1, width)
+    else
+      if not zeros[left] then zeros[left] = rep('\0', left) end
+      parts[row + 1] = records .. zeros[left]
+    end
+  end
+  local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
+  if is_new then
+    if not redis.call('SET', key, table.concat(parts), 'NX') then foreign(key) end
+  else
+    redis.call('SET', key, table.concat(parts))
+    redis.call('DEL', spill)
+  end
+  if #spilled > 0 then ask('HSET', spill, unpack(spilled)) end
+  group.head = sub(group.head, 1, 8 + leaf) .. char(slots) .. sub(group.head, 10 + leaf)
+end
+
+-- Put a record behind those of a row.
+local function append(group, leaf, row, records, tag, number)
+  local slots = slots_of(group, leaf)
+  if slots == 0 then
+    local none = {}
+    for r = 0, ROWS - 1 do none[r] = '' end
+    slots = SLOTS[1]
+    put_leaf(group, leaf, none, slots, true)
+    write_head(group)
+  end
+  local width = slots * RECORD
+  if #records < width then
+    call_server('SETRANGE', leaf_key(group, leaf), row * width + #records, tag .. number)
+  else
+    ask('HSET', spill_key(group, leaf), decimal(row), sub(records, width + 1) .. tag .. number)
+    group.crowded[leaf] = true
+  end
+  group.count, group.changed = group.count + 1, true
+end
+
+-- Take out the record that begins at a byte, the last one takes its place.
+local function take_out(group, leaf, row, records, at)
+  local width, last = slots_of(group, leaf) * RECORD, #records - RECORD
+  local left = sub(records, 1, last)
+  if at <= last then left = sub(left, 1, at - 1) .. sub(records, last + 1) .. sub(left, at + RECORD) end
+  local within = sub(left, 1, width)
+  redis.call('SETRANGE', leaf_key(group, leaf), row * width, within .. rep('\0', width - #within))
+  if #left > width then
+    redis.call('HSET', spill_key(group, leaf), decimal(row), sub(left, width + 1))
+  elseif #records > width then
+    redis.call('HDEL', spill_key(group, leaf), decimal(row))
+  end
+  group.count, group.changed = group.count - 1, true
+end
 
 -- Return two tables that have '' for each byte: one where this bit is set, one where it is not.
 local function gone(bit_value)
-  if not going[bit_value] then
-    local set, unset = {}, {}
-    for value = 0, 255 do
-      if value % (2 * bit_value) >= bit_value then set[char(value)] = '' else unset[char(value)] = '' end
-    end
-    going[bit_value] = {set, unset}
+  local set, unset = {}, {}
+  for value = 0, 255 do
+    if value % (2 * bit_value) >= bit_value then set[char(value)] = '' else unset[char(value)] = '' end
   end
-  return going[bit_value][1], going[bit_value][2]
+  return set, unset
 end
 
 -- Give the group one more leaf: it takes those of another's records that have the place's next bit set.
 local function split(group)
   local half = group.span / 2
-  local number, next_bit = group.leaves - half, half / FIRST
-  local its_byte = '(.)......'
-  if next_bit > 255 then its_byte, next_bit = '.(.).....', next_bit / 256 end
-  local gone_here, gone_there = gone(next_bit)
-  local from, to = group.stem .. pack('>I2', number), group.stem .. pack('>I2', group.leaves)
-  local cells, stay, move = {}, {}, {}
-  each_block(from, function(cell, block)
-    local here, there = gsub(block, its_byte, gone_here), gsub(block, its_byte, gone_there)
-    if not stay[cell] then
-      cells[#cells + 1], stay[cell], move[cell] = cell, here, there
-    else
-      stay[cell], move[cell] = stay[cell] .. here, move[cell] .. there
-    end
-  end)
-  local old, new = {}, {}
-  for c = 1, #cells do
-    spell(old, cells[c], stay[cells[c]])
-    spell(new, cells[c], move[cells[c]])
+  local leaf, new = group.leaves - half, group.leaves
+  local its_byte, bit_value = '(.)......', half
+  if bit_value > 255 then its_byte, bit_value = '.(.).....', bit_value / 256 end
+  local gone_here, gone_there = gone(bit_value)
+  local rows, size, move = {}, 0, {}
+  local is_there = slots_of(group, leaf) > 0
+  if is_there then rows, size = rows_of(group, leaf) end
+  for row = 0, ROWS - 1 do
+    local records = rows[row] or ''
+    rows[row], move[row] = gsub(records, its_byte, gone_here), gsub(records, its_byte, gone_there)
   end
-  redis.call('DEL', from)
-  put_all(from, old)
-  put_all(to, new)
+  local slots = slots_for(size / RECORD / ROWS / 2)
+  put_leaf(group, leaf, rows, slots, not is_there)
+  put_leaf(group, new, move, slots, true)
   group.leaves = group.leaves + 1
   if group.leaves == group.span then group.span = 2 * group.span end
+  write_head(group)
 end
 
-local function changed(group, by)
-  group.count, group.changed = group.count + by, true
+-- Give a leaf longer rows if it has as many records as need them, and not only in the rows that are crowded.
+local function lengthen(group, leaf)
+  local is_split = leaf < group.leaves - group.span / 2 or leaf >= group.span / 2
+  local share = is_split and 1 / group.span or 2 / group.span
+  local slots = slots_for(group.count * share / ROWS)
+  if slots > slots_of(group, leaf) then
+    put_leaf(group, leaf, rows_of(group, leaf), slots)
+    write_head(group)
+  end
 end
 
--- Let the groups that changed have as many leaves as their records need, and write their sizes.
+-- Let the groups that changed have as many leaves as their records need, and write their heads.
 local function save()
-  local sizes = {}
+  local heads = {}
   for i = 1, #groups do
     local group = groups[i]
     while group.count > group.leaves * LOAD and group.leaves < MOST do split(group) end
-    if group.changed then sizes[#sizes + 1], sizes[#sizes + 2] = group.key, pack('<I4I4', group.leaves, group.count) end
+    for leaf in pairs(group.crowded) do lengthen(group, leaf) end
+    if group.changed then
+      heads[#heads + 1], heads[#heads + 2] = group.key, pack('<I4I4', group.leaves, group.count) .. sub(group.head, 9)
+    end
   end
-  if #sizes > 0 then redis.call('MSET', unpack(sizes)) end
+  if #heads > 0 then redis.call('MSET', unpack(heads)) end
 end

@@ -19,7 +19,7 @@ from dedup.store.client import Store
 from dedup.store.index import NearIndex, described
 from dedup.store.keys import CHUNK, GROUPS, Keys
 
-_AT_ONCE = 256  # chunks or leaves a script call: some milliseconds of the server's time
+_CHUNKS, _LEAVES = 256, 8  # a script call: some milliseconds of the server's time
 _SAMPLE = 2048  # keys of a kind whose memory is asked for
 _NOBODY = bytes(8)
 
@@ -82,12 +82,13 @@ async def stats(index: NearIndex) -> Stats:
     records = sum(int.from_bytes(size[4:8], "little") if size else 0 for size in sizes)
     chunks = -(-int(await store.get(keys.numbers) or 0) // CHUNK)
 
-    def leaf(number: int) -> bytes:
+    def leaf(number: int, kind: bytes = b":b:") -> bytes:
         group = bisect_right(ends, number)
-        return keys.stems[group] + b":b:" + (number - ([0, *ends])[group]).to_bytes(2, "big")
+        return keys.stems[group] + kind + (number - ([0, *ends])[group]).to_bytes(2, "big")
 
     documents = await _part(store, chunks, lambda c: keys.stems[c % GROUPS] + b":k:%d" % (c // GROUPS))
-    buckets = await _part(store, ends[-1], leaf)
+    leaves = await _part(store, ends[-1], leaf)
+    spilled = await _part(store, ends[-1], lambda number: leaf(number, b":s:"))
     sites = sorted({key async for key in store.scan(keys.stems[0].partition(b"{")[0] + b"*}:c:*")})
     nodes = [store.node_of(stem) for stem in keys.stems]
     by_node = dict.fromkeys(sorted(set(nodes)), 0)
@@ -102,7 +103,7 @@ async def stats(index: NearIndex) -> Stats:
         records=records,
         sites=len(sites),
         documents=documents,
-        buckets=buckets,
+        buckets=Part(leaves.keys + spilled.keys, leaves.bytes + spilled.bytes),
         census=await _part(store, len(sites), sites.__getitem__),
         pages_by_node=by_node,
         memory_by_node=await store.used_memory(),
@@ -132,7 +133,7 @@ async def forget(index: NearIndex, url: str) -> Forgotten:
     for stem in index.keys.stems:
         leaf = 0
         while leaf >= 0:
-            gone, leaf = await index.store.call("sweep", [stem], [leaf, _AT_ONCE, b"".join(numbers)])
+            gone, leaf = await index.store.call("sweep", [stem], [leaf, _LEAVES, b"".join(numbers)])
             removed += gone
     return Forgotten(len(numbers), removed)
 
@@ -143,8 +144,8 @@ async def _find(index: NearIndex, url: str) -> list[bytes]:
     last = given // (CHUNK * GROUPS)
     found: list[bytes] = []
     for group, stem in enumerate(index.keys.stems):
-        for first in range(0, last + 1, _AT_ONCE):
-            count = min(_AT_ONCE, last + 1 - first)
+        for first in range(0, last + 1, _CHUNKS):
+            count = min(_CHUNKS, last + 1 - first)
             answers = await index.store.call("find", [stem], [first, count, url.encode("utf-8", "replace"), group])
             # number, since, record
             found += [answer[:4] for answer in answers if index.decode(answer[8:]).url == url]

@@ -1,12 +1,11 @@
 -- PROBE: which documents stand in these buckets?
 --
 -- KEYS[i]  the stem of a group
--- ARGV[i]  6-byte queries in that group, one after the other: place u16; cell u8; tag (3)
+-- ARGV[i]  6-byte queries in that group, one after the other: place u16; row u8; tag (3)
 -- returns  for each group one string of 6-byte answers: query (u16), document number (4)
 -- cost     one look-up in a leaf a query
 
 -- include common.lua
--- include cells.lua
 -- include leaves.lua
 
 open_groups(#KEYS)
@@ -14,8 +13,8 @@ local answers = {}
 for i = 1, #KEYS do
   local list, found, group = fields(ARGV[i], 'I2Bc3', 6), {}, groups[i]
   for e = 1, #list, 3 do
-    local hits, cell = {}, list[e + 1]
-    meet(hits, records_of(leaf_of(group, list[e]), cell), cell, list[e + 2])
+    local hits, place = {}, list[e]
+    meet(hits, records_of(group, leaf_of(group, place), list[e + 1]), place, list[e + 2])
     for h = 1, #hits do found[#found + 1] = pack('<I2', (e - 1) / 3) .. hits[h] end
   end
   answers[i] = table.concat(found)

@@ -6,7 +6,6 @@
 -- cost     a look-up and a write in a leaf an entry
 
 -- include common.lua
--- include cells.lua
 -- include leaves.lua
 
 open_groups(#KEYS)
@@ -14,12 +13,11 @@ local removed = 0
 for i = 1, #KEYS do
   local list, group = fields(ARGV[i], 'I2Bc3c4', 10), groups[i]
   for e = 1, #list, 4 do
-    local leaf, cell = leaf_of(group, list[e]), list[e + 1]
-    local records = records_of(leaf, cell)
+    local leaf, row = leaf_of(group, list[e]), list[e + 1]
+    local records = records_of(group, leaf, row)
     local at = position(records, list[e + 2] .. list[e + 3])
     if at then
-      take_out(leaf, cell, records, at)
-      changed(group, -1)
+      take_out(group, leaf, row, records, at)
       removed = removed + 1
     end
   end

@@ -7,7 +7,6 @@
 -- cost     O(records in these leaves). A split moves records to higher leaves only: going up misses none.
 
 -- include common.lua
--- include cells.lua
 -- include leaves.lua
 
 open_groups(1)
@@ -15,21 +14,21 @@ local group, first = groups[1], tonumber(ARGV[1])
 local last = math.min(first + ARGV[2], group.leaves) - 1
 local wanted, removed = {}, 0
 for n = 1, #ARGV[3], 4 do wanted[sub(ARGV[3], n, n + 3)] = true end
-for number = first, last do
-  local leaf = group.stem .. pack('>I2', number)
-  local cells = {}
-  each_block(leaf, function(cell) cells[cell] = true end)
-  for cell in pairs(cells) do
-    local records = records_of(leaf, cell)
-    for at = #records - RECORD + 1, 1, -RECORD do  -- from the end: what takes a place was looked at
-      if wanted[sub(records, at + 3, at + 6)] then
-        records, removed = take_out(leaf, cell, records, at), removed + 1
+for leaf = first, last do
+  if slots_of(group, leaf) > 0 then
+    local rows, found = rows_of(group, leaf), 0
+    for row = 0, ROWS - 1 do
+      local records, left = rows[row], {}
+      for at = 1, #records, RECORD do
+        if wanted[sub(records, at + 3, at + 6)] then found = found + 1 else left[#left + 1] = sub(records, at, at + 6) end
       end
+      if #left * RECORD < #records then rows[row] = table.concat(left) end
+    end
+    if found > 0 then
+      put_leaf(group, leaf, rows, slots_of(group, leaf))
+      group.count, group.changed, removed = group.count - found, true, removed + found
     end
   end
 end
-if removed > 0 then
-  changed(group, -removed)
-  save()
-end
+save()
 return {removed, last + 1 < group.leaves and last + 1 or -1}

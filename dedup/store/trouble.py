@@ -61,7 +61,9 @@ def explain(error: Exception, store: str, *, cluster: bool) -> WinnowError:
                 f"{where} is a Cluster with a node that does not answer: {why}; see `CLUSTER INFO` and bring the "
                 "missing node back"
             )
-        tls = " Does this port speak TLS?" if store.startswith("rediss") else ""
+        tls = ""
+        if store.startswith("rediss"):  # a reset may overtake the server's word on why it hung up
+            tls = " Does this port speak TLS? If it wants a certificate from us: set store.cert_file and key_file"
         return StoreError(f"{where} does not answer: {why}; is it running and reachable?{tls}")
     return StoreError(f"{where} refused a command: {text}")
 

@@ -220,7 +220,7 @@ async def test_a_number_is_never_given_twice(valkey_url: str, namespace: str) ->
         assert len(used) == 100
         fresh = {number.to_bytes(4, "big") for number in await near.numbers(100)}
         assert not used & fresh
-        assert min(fresh) == n(100)
+        assert min(fresh) == n(101)
 
 
 async def test_leases_of_a_live_process_do_not_run_out(store: Store, namespace: str) -> None:
@@ -295,31 +295,66 @@ async def all_stand(near: NearIndex, claims: Sequence[Claim]) -> bool:
     return all(claim.number in numbers for claim, numbers in zip(claims, found, strict=True))
 
 
+async def assert_each_stands_in_each(near: NearIndex, rows: U64, claims: Sequence[Claim]) -> None:
+    """Look for each document by one of its buckets alone, the others being in other groups."""
+    for at in range(0, len(rows), 700):
+        some = rows[at : at + 700]
+        alone = np.random.default_rng(at).integers(2**56, 2**64, some.shape, dtype=np.uint64)
+        which = np.arange(len(some)) % some.shape[1]
+        alone[np.arange(len(some)), which] = some[np.arange(len(some)), which]
+        looking = [Claim(new.document, old.number) for new, old in zip(claims_at(alone), claims[at:], strict=False)]
+        assert await all_stand(near, looking)
+
+
+async def shape(near: NearIndex) -> tuple[int, int]:
+    """Return how many leaves and records the first group says that it has."""
+    head = await near.store.get(near.keys.stems[0] + b":b") or b""
+    return int.from_bytes(head[:4], "little"), int.from_bytes(head[4:8], "little")
+
+
+async def records_in(near: NearIndex) -> int:
+    """Return how many records stand in the leaves, those without a slot included."""
+    pattern = near.namespace.encode() + b":*}:%c:*"
+    leaves = await near.store.ask([("GET", key) async for key in near.store.scan(pattern % b"b")])
+    spilled = await near.store.ask([("HVALS", key) async for key in near.store.scan(pattern % b"s")])
+    slots = (np.frombuffer(leaf, np.uint8).reshape(-1, 7) for leaf in leaves)
+    without_slot = sum(len(records) // 7 for rows in spilled for records in rows)
+    return sum(int(slot[:, 3:].any(axis=1).sum()) for slot in slots) + without_slot
+
+
 async def test_buckets_split_and_lose_nobody(store: Store, namespace: str) -> None:
-    """However often the leaves of a group split, up to its last bits, each document stands in each of its buckets."""
+    """However often the leaves of a group split, and their rows grow, each document stands in each of its buckets."""
     near = index(store, namespace)
-    rows = np.random.default_rng(1).integers(0, 2**56, (7000, 21), dtype=np.uint64)  # all in the first group
+    rows = np.random.default_rng(1).integers(0, 2**56, (7000, 19), dtype=np.uint64)  # all in the first group
     claims = claims_at(rows)
     for at in range(0, len(claims), 50):
         await near.insert(claims[at : at + 50])
-    sizes = await store.get(near.keys.stems[0] + b":b") or b""
-    assert int.from_bytes(sizes[:4], "little") > 1024 and int.from_bytes(sizes[4:], "little") == rows.size
-    for at in range(0, 7000, 700):  # one bucket of each, the others in other groups
-        alone = np.random.default_rng(at).integers(2**56, 2**64, (700, 21), dtype=np.uint64)
-        which = np.arange(700) % 21
-        alone[np.arange(700), which] = rows[at : at + 700][np.arange(700), which]
-        looking = [Claim(new.document, old.number) for new, old in zip(claims_at(alone), claims[at:], strict=False)]
-        assert await all_stand(near, looking)
+    assert await shape(near) == (rows.size // 3000 + 1, rows.size)
+    assert await records_in(near) == rows.size
+    await assert_each_stands_in_each(near, rows, claims)
     await near.release(claims[:50])
     found = await near.probe([claim.document for claim in claims[:50]])
     assert not any(claim.number in numbers for claim, numbers in zip(claims, found, strict=False))
     assert await all_stand(near, claims[50:90])
+    assert await shape(near) == (rows.size // 3000 + 1, await records_in(near))
+
+
+async def test_buckets_split_up_to_their_last_bit(store: Store, namespace: str) -> None:
+    """A group of as many leaves as there can be has lost nobody on the way there."""
+    near = index(store, namespace)
+    rows = np.random.default_rng(1).integers(0, 2**56, (100, 19), dtype=np.uint64)
+    *claims, last = claims_at(rows)
+    await near.insert(claims)
+    await store.ask([("SETRANGE", near.keys.stems[0] + b":b", 4, (60_000_000).to_bytes(4, "little"))])
+    await near.insert([last])  # so many records want more leaves
+    assert (await shape(near))[0] == 2**14 and await records_in(near) == rows.size
+    await assert_each_stands_in_each(near, rows, [*claims, last])
 
 
 async def test_many_documents_in_one_bucket_are_all_found(store: Store, namespace: str) -> None:
-    """A cell of many blocks is read whole, and stays whole when documents in its midst leave."""
+    """A row that has many more records than slots is read whole, and stays whole when some in its midst leave."""
     near = index(store, namespace)
-    claims = claims_at(np.repeat(np.random.default_rng(1).integers(0, 2**64, (1, 21), dtype=np.uint64), 120, axis=0))
+    claims = claims_at(np.repeat(np.random.default_rng(1).integers(0, 2**64, (1, 19), dtype=np.uint64), 120, axis=0))
     await near.insert(claims)
     assert (await near.probe([claims[0].document]))[0] == {claim.number for claim in claims}
     gone, left = claims[10:113], claims[:10] + claims[113:]
@@ -327,9 +362,22 @@ async def test_many_documents_in_one_bucket_are_all_found(store: Store, namespac
     assert (await near.probe([left[0].document]))[0] == {claim.number for claim in left}
     await near.insert(gone[:20])
     assert (await near.probe([left[0].document]))[0] == {claim.number for claim in [*left, *gone[:20]]}
-    leaves = [key async for key in store.scan(namespace.encode() + b":*}:b:*")]
-    blocks = [block for values in await store.ask([("HVALS", leaf) for leaf in leaves]) for block in values]
-    assert sum(map(len, blocks)) == 7 * 21 * (len(left) + 20)
+    assert await records_in(near) == 19 * (len(left) + 20)
+
+
+async def test_zeros_within_a_row_are_not_its_end(store: Store, namespace: str) -> None:
+    """Tags of zeros, and numbers with zeros in them, before and behind others in their row."""
+    near = index(store, namespace)
+    tags, numbers = [0, 0x010000, 0, 0x0100, 0, 5], [1 << 24, 1 << 16, 1 << 8, 1, 3 << 24, 3 << 16]
+    rows = np.array([[tag + (row << 49) for row in range(19)] for tag in tags], np.uint64)
+    claims = [Claim(one.document, n(number)) for one, number in zip(claims_at(rows), numbers, strict=True)]
+    for claim in claims:
+        await near.insert([claim])
+        assert await all_stand(near, [claim])
+    assert await all_stand(near, claims) and await records_in(near) == 19 * len(claims)
+    for claim in claims[1:]:
+        await near.release([claim])
+    assert await records_in(near) == 19 and await all_stand(near, claims[:1])
 
 
 async def test_strangers_in_a_bucket_cost_one_more_step(

@@ -76,9 +76,9 @@ def test_twins_on_either_side_of_a_boundary_meet(shorter: int, longer: int) -> N
 
 
 def test_a_sketch_has_the_sizes_of_the_parameters() -> None:
-    """64 bytes to decide on and 16 bucket hashes to be found by."""
+    """64 bytes to decide on and 12 bucket hashes to be found by."""
     (only,) = fingerprint(" ".join(prose(300))).sketches
-    assert (len(only.packed), len(only.bands)) == (64, 16)
+    assert (len(only.packed), len(only.bands)) == (64, 12)
 
 
 def test_simhash_is_over_the_smallest_width_at_any_length() -> None:
