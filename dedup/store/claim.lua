@@ -51,7 +51,7 @@ local function strangers(numbers)
   return known
 end
 
-local leaves, rows = {}, {}  -- of the buckets of the document that is looked at: where they lie, what stands there
+local leaves, rows, sizes = {}, {}, {}  -- of the buckets of a document: where they lie, what stands there
 
 -- Return whom a document meets, but those in `without`, and E if it was only looked for under its exact text. Where it
 -- meets nobody, it enters.
@@ -60,19 +60,19 @@ local function enter(list, number, crosses_itself, without)
   for e = 1, #list, 4 do
     local group, place = groups[list[e] + 1], list[e + 1]
     local leaf = leaf_of(group, place)
-    local records = records_of(group, leaf, list[e + 2])
+    local records, size = records_of(group, leaf, list[e + 2])
     b = b + 1
-    leaves[b], rows[b] = leaf, records
-    meet(hits, records, place, list[e + 3], without)
+    leaves[b], rows[b], sizes[b] = leaf, records, size
+    meet(hits, records, size, place, list[e + 3], without)
     if b == 1 and #hits > 0 then return hits, 'E' end
   end
   if #hits == 0 and number then
     b = 0
     for e = 1, #list, 4 do
       b = b + 1
-      local group, leaf, row, records = groups[list[e] + 1], leaves[b], list[e + 2], rows[b]
-      if crosses_itself then records = records_of(group, leaf, row) end
-      append(group, leaf, row, records, list[e + 3], number)
+      local group, leaf, row, records, size = groups[list[e] + 1], leaves[b], list[e + 2], rows[b], sizes[b]
+      if crosses_itself then records, size = records_of(group, leaf, row) end
+      append(group, leaf, row, records, size, list[e + 3], number)
     end
   end
   return hits, 'C'

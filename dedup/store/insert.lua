@@ -17,12 +17,12 @@ for i = 1, #KEYS do
   for e = 1, #list, 4 do
     local hits, place, row, tag, number = {}, list[e], list[e + 1], list[e + 2], list[e + 3]
     local leaf = leaf_of(group, place)
-    local records = records_of(group, leaf, row)
-    meet(hits, records, place, tag)
+    local records, size = records_of(group, leaf, row)
+    meet(hits, records, size, place, tag)
     for h = 1, #hits do
       if hits[h] ~= number then found[#found + 1] = pack('<I2', (e - 1) / 4) .. hits[h] end
     end
-    if not position(records, tag .. number) then append(group, leaf, row, records, tag, number) end
+    if not position(records, tag .. number) then append(group, leaf, row, records, size, tag, number) end
   end
   answers[i] = table.concat(found)
 end

@@ -47,7 +47,7 @@ local function open_groups(count)
       if leaves < 1 or leaves > MOST or #head > 8 + leaves then foreign(keys[i]) end
     end
     while span <= leaves do span = span * 2 end
-    groups[i] = {key = keys[i], stem = KEYS[i], head = head, leaves = leaves, span = span, count = records, crowded = {}}
+    groups[i] = {key = keys[i], stem = KEYS[i], head = head, leaves = leaves, span = span, count = records, names = {}, crowded = {}}
   end
 end
 
@@ -78,7 +78,12 @@ local function decimal(number)
 end
 
 local function leaf_key(group, leaf)
-  return group.stem .. ':b:' .. pack('>I2', leaf)
+  local name = group.names[leaf]
+  if not name then
+    name = group.stem .. ':b:' .. pack('>I2', leaf)
+    group.names[leaf] = name
+  end
+  return name
 end
 
 local function spill_key(group, leaf)
@@ -107,19 +112,19 @@ local function used(row)
   return #row
 end
 
--- Return the records of a row.
+-- Return what a row holds, and how many bytes of it are records.
 local function records_of(group, leaf, row)
   local width = slots_of(group, leaf) * RECORD
-  if width == 0 then return '' end
+  if width == 0 then return '', 0 end
   local key, from = leaf_key(group, leaf), row * width
   local whole = ask('GETRANGE', key, decimal(from), decimal(from + width - 1))
   if #whole ~= width then foreign(key) end
   local size = used(whole)
-  if size < width then return sub(whole, 1, size) end
+  if size < width then return whole, size end
   local spilled = ask('HGET', spill_key(group, leaf), decimal(row))
-  if not spilled then return whole end
+  if not spilled then return whole, size end
   if #spilled % RECORD > 0 then foreign(spill_key(group, leaf)) end
-  return whole .. spilled
+  return whole .. spilled, size + #spilled
 end
 
 -- Return where a record stands, nil if it does not.
@@ -130,11 +135,11 @@ local function position(records, record)
 end
 
 -- Append to `hits` the numbers of all that stand under a tag, but those in `without`.
-local function meet(hits, records, place, tag, without)
+local function meet(hits, records, size, place, tag, without)
   local near = place >= TOLERANT
   local wanted = near and sub(tag, 1, 1) or tag
   local at = find(records, wanted, 1, true)
-  while at do
+  while at and at < size do
     if at % RECORD == 1 then
       local off = 0
       if near then off = xor(byte(records, at + 1), byte(tag, 2)) + 256 * xor(byte(records, at + 2), byte(tag, 3)) end
@@ -209,8 +214,8 @@ local function put_leaf(group, leaf, rows, slots, is_new)
   group.head = sub(group.head, 1, 8 + leaf) .. char(slots) .. sub(group.head, 10 + leaf)
 end
 
--- Put a record behind those of a row.
-local function append(group, leaf, row, records, tag, number)
+-- Put a record behind the `size` bytes of those of a row.
+local function append(group, leaf, row, records, size, tag, number)
   local slots = slots_of(group, leaf)
   if slots == 0 then
     local none = {}
@@ -220,8 +225,8 @@ local function append(group, leaf, row, records, tag, number)
     write_head(group)
   end
   local width = slots * RECORD
-  if #records < width then
-    call_server('SETRANGE', leaf_key(group, leaf), row * width + #records, tag .. number)
+  if size < width then
+    call_server('SETRANGE', leaf_key(group, leaf), row * width + size, tag .. number)
   else
     ask('HSET', spill_key(group, leaf), decimal(row), sub(records, width + 1) .. tag .. number)
     group.crowded[leaf] = true
@@ -230,15 +235,15 @@ local function append(group, leaf, row, records, tag, number)
 end
 
 -- Take out the record that begins at a byte, the last one takes its place.
-local function take_out(group, leaf, row, records, at)
-  local width, last = slots_of(group, leaf) * RECORD, #records - RECORD
+local function take_out(group, leaf, row, records, size, at)
+  local width, last = slots_of(group, leaf) * RECORD, size - RECORD
   local left = sub(records, 1, last)
-  if at <= last then left = sub(left, 1, at - 1) .. sub(records, last + 1) .. sub(left, at + RECORD) end
+  if at <= last then left = sub(left, 1, at - 1) .. sub(records, last + 1, size) .. sub(left, at + RECORD) end
   local within = sub(left, 1, width)
   redis.call('SETRANGE', leaf_key(group, leaf), row * width, within .. rep('\0', width - #within))
   if #left > width then
     redis.call('HSET', spill_key(group, leaf), decimal(row), sub(left, width + 1))
-  elseif #records > width then
+  elseif size > width then
     redis.call('HDEL', spill_key(group, leaf), decimal(row))
   end
   group.count, group.changed = group.count - 1, true

@@ -14,7 +14,8 @@ for i = 1, #KEYS do
   local list, found, group = fields(ARGV[i], 'I2Bc3', 6), {}, groups[i]
   for e = 1, #list, 3 do
     local hits, place = {}, list[e]
-    meet(hits, records_of(group, leaf_of(group, place), list[e + 1]), place, list[e + 2])
+    local records, size = records_of(group, leaf_of(group, place), list[e + 1])
+    meet(hits, records, size, place, list[e + 2])
     for h = 1, #hits do found[#found + 1] = pack('<I2', (e - 1) / 3) .. hits[h] end
   end
   answers[i] = table.concat(found)

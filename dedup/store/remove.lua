@@ -14,10 +14,10 @@ for i = 1, #KEYS do
   local list, group = fields(ARGV[i], 'I2Bc3c4', 10), groups[i]
   for e = 1, #list, 4 do
     local leaf, row = leaf_of(group, list[e]), list[e + 1]
-    local records = records_of(group, leaf, row)
+    local records, size = records_of(group, leaf, row)
     local at = position(records, list[e + 2] .. list[e + 3])
     if at then
-      take_out(group, leaf, row, records, at)
+      take_out(group, leaf, row, records, size, at)
       removed = removed + 1
     end
   end
