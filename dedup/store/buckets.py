@@ -29,7 +29,7 @@ _ALL = (1 << 64) - 1
 _EXACT, _CONTENT, _SIMHASH = 1 << 62, 2 << 62, 3 << 60
 _THIRD, _THIRD_BITS = 14, 0x3FF  # where SimHash's own bits lie in the tag
 _KEY = _ALL ^ _THIRD_BITS << _THIRD
-_PLACE, _ROWS, _TOLERANT = 0x3FFF, 250, 0x8000  # leaves.lua has the same
+_PLACE, _ROWS, _TOLERANT = 0x3FFF, 500, 0x8000  # leaves.lua has the same
 
 
 def buckets(fingerprint: Fingerprint) -> U64:
@@ -115,25 +115,30 @@ def entries(rows: Sequence[U64]) -> tuple[list[int], bytes, list[bytes]]:
     groups, which = np.unique(hashes >> np.uint64(56), return_inverse=True)
     places = _places(rows)
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    spots = np.sort(owner << 16 | which << 8 | places[:, 2])
+    spots = np.sort(owner << 24 | which << 16 | _row_numbers(hashes))
     twice = np.zeros(len(rows), np.uint8)
-    twice[spots[1:][spots[1:] == spots[:-1]] >> 16] = 1
+    twice[spots[1:][spots[1:] == spots[:-1]] >> 24] = 1
     packed = np.concatenate([which.astype(np.uint8)[:, None], places], axis=1).tobytes()
-    ends = accumulate(7 * len(row) for row in rows)
+    ends = accumulate(8 * len(row) for row in rows)
     return groups.tolist(), twice.tobytes(), [packed[first:last] for first, last in pairwise([0, *ends])]
 
 
 def _places(rows: Sequence[U64]) -> npt.NDArray[np.uint8]:
-    """Return place (2 bytes; with a flag where a bit may differ), row (1) and tag (3) of each bucket of each row."""
+    """Return place (2 bytes; with a flag where a bit may differ), row (2) and tag (3) of each bucket of each row."""
     hashes = np.concatenate(rows)
     low = hashes.astype("<u4")
-    packed = np.empty((len(low), 6), np.uint8)
+    packed = np.empty((len(low), 7), np.uint8)
     flags = np.concatenate([_tolerant(len(row)) for row in rows])
     place = (low & _PLACE) + _TOLERANT * flags
     packed[:, :2] = place.astype("<u2").view(np.uint8).reshape(-1, 2)
-    packed[:, 2] = (hashes >> np.uint64(40) & np.uint64(0xFFFF)) * np.uint64(_ROWS) >> np.uint64(16)
-    packed[:, 3:] = low.view(np.uint8).reshape(-1, 4)[:, :3]
+    packed[:, 2:4] = _row_numbers(hashes).astype("<u2").view(np.uint8).reshape(-1, 2)
+    packed[:, 4:] = low.view(np.uint8).reshape(-1, 4)[:, :3]
     return packed
+
+
+def _row_numbers(hashes: U64) -> I64:
+    """Return in which row of its leaf each bucket lies."""
+    return (hashes >> np.uint64(40) & np.uint64(0xFFFF)).astype(np.int64) * _ROWS >> 16
 
 
 @functools.cache

@@ -6,7 +6,7 @@
 -- ARGV[3]      the first of as many fresh numbers as there are documents
 -- ARGV[4]      n, how many of KEYS are for buckets
 -- ARGV[5]      a byte a document: 1 if two of its buckets may lie in one row
--- ARGV[3+3d]   7-byte buckets of the d-th document: which of the n keys u8; place u16; row u8; tag (3). Of its exact
+-- ARGV[3+3d]   8-byte buckets of the d-th document: which of the n keys u8; place u16; row u16; tag (3). Of its exact
 --              text first
 -- ARGV[4+3d]   its record
 -- ARGV[5+3d]   numbers (4 each) that it is known not to match: as if they were not there
@@ -82,7 +82,7 @@ open_groups(count)
 local answers, free, next_free = {}, free_numbers(), 1
 for d = 1, documents do
   local place = free[next_free]  -- none where all numbers are in use: the call was sent before
-  local list, without = fields(ARGV[3 + 3 * d], 'BI2Bc3', 7), mine
+  local list, without = fields(ARGV[3 + 3 * d], 'BI2I2c3', 8), mine
   if ARGV[5 + 3 * d] ~= '' then without = strangers(ARGV[5 + 3 * d]) end
   local hits, looked_for = enter(list, place and place.number, byte(ARGV[5], d) == 1, without)
   if place and #hits == 0 then

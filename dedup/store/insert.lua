@@ -1,9 +1,9 @@
 -- INSERT and READ in one step: put documents into buckets, and say who else stands there.
 --
 -- KEYS[i]  the stem of a group
--- ARGV[i]  10-byte entries to add: as the queries of probe.lua, with the document's number (4) behind each
+-- ARGV[i]  11-byte entries to add: as the queries of probe.lua, with the document's number (4) behind each
 -- returns  for each group one string of 6-byte answers, as probe.lua, the entry's own document left out
--- cost     a look-up and a write in a leaf an entry; each 3000th record of a group splits a leaf
+-- cost     a look-up and a write in a leaf an entry; each 6000th record of a group splits a leaf
 --
 -- Idempotent: a record that stands already is not added again.
 
@@ -13,7 +13,7 @@
 open_groups(#KEYS)
 local answers = {}
 for i = 1, #KEYS do
-  local list, found, group = fields(ARGV[i], 'I2Bc3c4', 10), {}, groups[i]
+  local list, found, group = fields(ARGV[i], 'I2I2c3c4', 11), {}, groups[i]
   for e = 1, #list, 4 do
     local hits, place, row, tag, number = {}, list[e], list[e + 1], list[e + 2], list[e + 3]
     local leaf = leaf_of(group, place)

@@ -1,6 +1,6 @@
 -- What the scripts share that touch buckets: how a bucket group is laid out, and its life within one script.
 --
--- A group keeps the records of its buckets in leaves, strings of 250 rows of equal length. A bucket's place says which
+-- A group keeps the records of its buckets in leaves, strings of 500 rows of equal length. A bucket's place says which
 -- leaf it is in, its row which row; the record there is a tag (3) and a document number (4), which is never 0. Used
 -- slots come first in a row, the others are zeros. Little is read and written of a string that is long: the server has
 -- few keys to look up, and a record is one or two cache lines away.
@@ -17,8 +17,8 @@ local byte, char, find, gsub, sub = string.byte, string.char, string.find, strin
 local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
 local call_server, xor, both = redis.call, bit.bxor, bit.band
 
-local RECORD, ROWS = 7, 250
-local LOAD = 3000  -- records a leaf at which the group gets one more
+local RECORD, ROWS = 7, 500
+local LOAD = 6000  -- records a leaf at which the group gets one more
 local MOST = 16384  -- leaves
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
 local NOBODY, EMPTY = '\0\0\0\0', '\0\0\0\0\0\0\0'
@@ -101,15 +101,15 @@ local function slots_of(group, leaf)
   return byte(group.head, 9 + leaf) or 0
 end
 
--- Return how many bytes of a row are in use.
-local function used(row)
-  local at = find(row, EMPTY, 1, true)
-  while at do
-    local next_record = at + (1 - at) % RECORD
-    if sub(row, next_record + 3, next_record + 6) == NOBODY then return next_record - 1 end
-    at = find(row, EMPTY, at + 1, true)
+-- Return how many bytes are in use of the row that begins behind the byte `from`, and has `width`.
+local function used(rows, from, width)
+  local at = find(rows, EMPTY, from + 1, true)
+  while at and at <= from + width do
+    local record = at + (from + 1 - at) % RECORD
+    if sub(rows, record + 3, record + 6) == NOBODY then return math.min(record - 1 - from, width) end
+    at = find(rows, EMPTY, at + 1, true)
   end
-  return #row
+  return width
 end
 
 -- Return what a row holds, and how many bytes of it are records.
@@ -117,10 +117,12 @@ local function records_of(group, leaf, row)
   local width = slots_of(group, leaf) * RECORD
   if width == 0 then return '', 0 end
   local key, from = leaf_key(group, leaf), row * width
-  local whole = ask('GETRANGE', key, decimal(from), decimal(from + width - 1))
-  if #whole ~= width then foreign(key) end
-  local size = used(whole)
+  -- with a byte more than the row has, it ends where the next one begins: a number less to write out as text
+  local whole = ask('GETRANGE', key, decimal(from), decimal(from + width))
+  if #whole < width then foreign(key) end
+  local size = used(whole, 0, width)
   if size < width then return whole, size end
+  whole = sub(whole, 1, width)
   local spilled = ask('HGET', spill_key(group, leaf), decimal(row))
   if not spilled then return whole, size end
   if #spilled % RECORD > 0 then foreign(spill_key(group, leaf)) end
@@ -158,9 +160,9 @@ local function rows_of(group, leaf)
   local rows, all, size = {}, ask('GET', key) or '', 0
   if #all ~= ROWS * width then foreign(key) end
   for row = 0, ROWS - 1 do
-    local whole = sub(all, row * width + 1, (row + 1) * width)
-    rows[row] = sub(whole, 1, used(whole))
-    size = size + #rows[row]
+    local from = row * width
+    local its = used(all, from, width)
+    rows[row], size = sub(all, from + 1, from + its), size + its
   end
   local spilled = ask('HGETALL', spill_key(group, leaf))
   for f = 1, #spilled, 2 do
@@ -197,11 +199,10 @@ local function put_leaf(group, leaf, rows, slots, is_new)
     local left = width - #records
     if left < 0 then
       spilled[#spilled + 1], spilled[#spilled + 2] = decimal(row), sub(records, width + 1)
-      parts[row + 1] = sub(records, 1, width)
-    else
-      if not zeros[left] then zeros[left] = rep('\0', left) end
-      parts[row + 1] = records .. zeros[left]
+      records, left = sub(records, 1, width), 0
     end
+    if not zeros[left] then zeros[left] = rep('\0', left) end
+    parts[2 * row + 1], parts[2 * row + 2] = records, zeros[left]
   end
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
   if is_new then

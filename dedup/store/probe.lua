@@ -1,7 +1,7 @@
 -- PROBE: which documents stand in these buckets?
 --
 -- KEYS[i]  the stem of a group
--- ARGV[i]  6-byte queries in that group, one after the other: place u16; row u8; tag (3)
+-- ARGV[i]  7-byte queries in that group, one after the other: place u16; row u16; tag (3)
 -- returns  for each group one string of 6-byte answers: query (u16), document number (4)
 -- cost     one look-up in a leaf a query
 
@@ -11,7 +11,7 @@
 open_groups(#KEYS)
 local answers = {}
 for i = 1, #KEYS do
-  local list, found, group = fields(ARGV[i], 'I2Bc3', 6), {}, groups[i]
+  local list, found, group = fields(ARGV[i], 'I2I2c3', 7), {}, groups[i]
   for e = 1, #list, 3 do
     local hits, place = {}, list[e]
     local records, size = records_of(group, leaf_of(group, place), list[e + 1])

@@ -1,7 +1,7 @@
 -- Take documents out of their buckets: what a loser does.
 --
 -- KEYS[i]  the stem of a group
--- ARGV[i]  10-byte entries to remove, as in insert.lua
+-- ARGV[i]  11-byte entries to remove, as in insert.lua
 -- returns  how many were there
 -- cost     a look-up and a write in a leaf an entry
 
@@ -11,7 +11,7 @@
 open_groups(#KEYS)
 local removed = 0
 for i = 1, #KEYS do
-  local list, group = fields(ARGV[i], 'I2Bc3c4', 10), groups[i]
+  local list, group = fields(ARGV[i], 'I2I2c3c4', 11), groups[i]
   for e = 1, #list, 4 do
     local leaf, row = leaf_of(group, list[e]), list[e + 1]
     local records, size = records_of(group, leaf, row)
