@@ -2,7 +2,7 @@
 
     NAMESPACE:params                what the index was made with (one key, no hash tag)
     NAMESPACE:DIGEST:{TAG}          the stem of a group: a script gets it and appends
-        :b  :b:N                    its buckets (leaves.lua, cells.lua)
+        :b  :b:N  :s:N              its buckets (leaves.lua)
         :p  :k:N  :d                its claims, its kept documents, and how many of these there are (states.lua)
         :c:SITE  :o:SITE            line census of a site; its pages that are counted but not done
     NAMESPACE:DIGEST:{TAG 0}:n      how many document numbers were given

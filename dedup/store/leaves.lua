@@ -6,7 +6,7 @@
 -- few keys to look up, and a record is one or two cache lines away.
 --
 --   stem:b    how many leaves and records there are (two u32), and how many slots a row of each leaf has (a byte a leaf)
---   stem:b:N  leaf N
+--   stem:b:N  leaf N, if it has enough records to be worth a string
 --   stem:s:N  a hash: row -> the records that found no slot there, as a few do
 --
 -- Leaves split one at a time as the group grows (linear hashing on the place), and get longer rows as they fill up. The
@@ -20,6 +20,7 @@ local call_server, xor, both = redis.call, bit.bxor, bit.band
 local RECORD, ROWS = 7, 500
 local LOAD = 6000  -- records a leaf at which the group gets one more
 local MOST = 16384  -- leaves
+local FEW = 0.2  -- records a row up to which a leaf has no slots: a hash of a hundred fields is packed memory, too
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
 local NOBODY, EMPTY = '\0\0\0\0', '\0\0\0\0\0\0\0'
 -- slots a row may have: so that a leaf just fits into a size in which servers (jemalloc) give out memory
@@ -47,7 +48,8 @@ local function open_groups(count)
       if leaves < 1 or leaves > MOST or #head > 8 + leaves then foreign(keys[i]) end
     end
     while span <= leaves do span = span * 2 end
-    groups[i] = {key = keys[i], stem = KEYS[i], head = head, leaves = leaves, span = span, count = records, names = {}, crowded = {}}
+    groups[i] = {key = keys[i], stem = KEYS[i], head = head, leaves = leaves, span = span, count = records}
+    groups[i].names, groups[i].crowded = {}, {}
   end
 end
 
@@ -96,7 +98,7 @@ local function leaf_of(group, place)
   return leaf
 end
 
--- Return how many slots a row of a leaf has, 0 where the leaf is not there yet.
+-- Return how many slots a row of a leaf has, 0 where there is no string yet.
 local function slots_of(group, leaf)
   return byte(group.head, 9 + leaf) or 0
 end
@@ -114,19 +116,20 @@ end
 
 -- Return what a row holds, and how many bytes of it are records.
 local function records_of(group, leaf, row)
-  local width = slots_of(group, leaf) * RECORD
-  if width == 0 then return '', 0 end
-  local key, from = leaf_key(group, leaf), row * width
-  -- with a byte more than the row has, it ends where the next one begins: a number less to write out as text
-  local whole = ask('GETRANGE', key, decimal(from), decimal(from + width))
-  if #whole < width then foreign(key) end
-  local size = used(whole, 0, width)
-  if size < width then return whole, size end
-  whole = sub(whole, 1, width)
+  local width, whole = slots_of(group, leaf) * RECORD, ''
+  if width > 0 then
+    local key, from = leaf_key(group, leaf), row * width
+    -- with a byte more than the row has, it ends where the next one begins: a number less to write out as text
+    whole = ask('GETRANGE', key, decimal(from), decimal(from + width))
+    if #whole < width then foreign(key) end
+    local size = used(whole, 0, width)
+    if size < width then return whole, size end
+    whole = sub(whole, 1, width)
+  end
   local spilled = ask('HGET', spill_key(group, leaf), decimal(row))
-  if not spilled then return whole, size end
+  if not spilled then return whole, width end
   if #spilled % RECORD > 0 then foreign(spill_key(group, leaf)) end
-  return whole .. spilled, size + #spilled
+  return whole .. spilled, width + #spilled
 end
 
 -- Return where a record stands, nil if it does not.
@@ -157,7 +160,7 @@ end
 -- Return the records of all rows of a leaf, those that found no slot, too; and how many bytes these are.
 local function rows_of(group, leaf)
   local key, width = leaf_key(group, leaf), slots_of(group, leaf) * RECORD
-  local rows, all, size = {}, ask('GET', key) or '', 0
+  local rows, all, size = {}, width > 0 and ask('GET', key) or '', 0
   if #all ~= ROWS * width then foreign(key) end
   for row = 0, ROWS - 1 do
     local from = row * width
@@ -176,6 +179,7 @@ end
 
 -- Return how many slots rows should have that hold so many records on average: few rows need more.
 local function slots_for(average)
+  if average <= FEW then return 0 end
   local enough = average + 1.25 * math.sqrt(average)
   for s = 1, #SLOTS do
     if SLOTS[s] >= enough then return SLOTS[s] end
@@ -191,8 +195,8 @@ end
 
 local zeros = {}
 
--- Write a leaf with these rows, of so many slots: a new one, or one that was read just now.
-local function put_leaf(group, leaf, rows, slots, is_new)
+-- Write a leaf with these rows, of so many slots: one that was read just now, or a new one.
+local function put_leaf(group, leaf, rows, slots)
   local width, parts, spilled = slots * RECORD, {}, {}
   for row = 0, ROWS - 1 do
     local records = rows[row]
@@ -205,27 +209,19 @@ local function put_leaf(group, leaf, rows, slots, is_new)
     parts[2 * row + 1], parts[2 * row + 2] = records, zeros[left]
   end
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
-  if is_new then
-    if not redis.call('SET', key, table.concat(parts), 'NX') then foreign(key) end
-  else
+  if slots_of(group, leaf) > 0 then
     redis.call('SET', key, table.concat(parts))
-    redis.call('DEL', spill)
+  elseif slots > 0 and not redis.call('SET', key, table.concat(parts), 'NX') then
+    foreign(key)
   end
+  if leaf < group.leaves then redis.call('DEL', spill) end
   if #spilled > 0 then ask('HSET', spill, unpack(spilled)) end
   group.head = sub(group.head, 1, 8 + leaf) .. char(slots) .. sub(group.head, 10 + leaf)
 end
 
 -- Put a record behind the `size` bytes of those of a row.
 local function append(group, leaf, row, records, size, tag, number)
-  local slots = slots_of(group, leaf)
-  if slots == 0 then
-    local none = {}
-    for r = 0, ROWS - 1 do none[r] = '' end
-    slots = SLOTS[1]
-    put_leaf(group, leaf, none, slots, true)
-    write_head(group)
-  end
-  local width = slots * RECORD
+  local width = slots_of(group, leaf) * RECORD
   if size < width then
     call_server('SETRANGE', leaf_key(group, leaf), row * width + size, tag .. number)
   else
@@ -241,7 +237,9 @@ local function take_out(group, leaf, row, records, size, at)
   local left = sub(records, 1, last)
   if at <= last then left = sub(left, 1, at - 1) .. sub(records, last + 1, size) .. sub(left, at + RECORD) end
   local within = sub(left, 1, width)
-  redis.call('SETRANGE', leaf_key(group, leaf), row * width, within .. rep('\0', width - #within))
+  if width > 0 then
+    redis.call('SETRANGE', leaf_key(group, leaf), row * width, within .. rep('\0', width - #within))
+  end
   if #left > width then
     redis.call('HSET', spill_key(group, leaf), decimal(row), sub(left, width + 1))
   elseif size > width then
@@ -266,16 +264,15 @@ local function split(group)
   local its_byte, bit_value = '(.)......', half
   if bit_value > 255 then its_byte, bit_value = '.(.).....', bit_value / 256 end
   local gone_here, gone_there = gone(bit_value)
-  local rows, size, move = {}, 0, {}
-  local is_there = slots_of(group, leaf) > 0
-  if is_there then rows, size = rows_of(group, leaf) end
+  local rows, size = rows_of(group, leaf)
+  local move = {}
   for row = 0, ROWS - 1 do
-    local records = rows[row] or ''
+    local records = rows[row]
     rows[row], move[row] = gsub(records, its_byte, gone_here), gsub(records, its_byte, gone_there)
   end
   local slots = slots_for(size / RECORD / ROWS / 2)
-  put_leaf(group, leaf, rows, slots, not is_there)
-  put_leaf(group, new, move, slots, true)
+  put_leaf(group, leaf, rows, slots)
+  put_leaf(group, new, move, slots)
   group.leaves = group.leaves + 1
   if group.leaves == group.span then group.span = 2 * group.span end
   write_head(group)

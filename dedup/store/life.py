@@ -19,7 +19,7 @@ from dedup.store.client import Store
 from dedup.store.index import NearIndex, described
 from dedup.store.keys import CHUNK, GROUPS, Keys
 
-_CHUNKS, _LEAVES = 256, 8  # a script call: some milliseconds of the server's time
+_CHUNKS, _LEAVES = 256, 16  # a script call: some milliseconds of the server's time
 _SAMPLE = 2048  # keys of a kind whose memory is asked for
 _NOBODY = bytes(8)
 

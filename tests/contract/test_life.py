@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 import pytest
 
 from dedup.errors import InputError, StoreError
@@ -14,7 +15,7 @@ from dedup.settings import SketchSettings
 from dedup.store import life
 from dedup.store.census import LineCensus, Sighting
 from dedup.store.client import Store
-from dedup.store.index import Document, NearIndex
+from dedup.store.index import Claim, Document, NearIndex
 from dedup.text import tokenize
 from tests.texts import document, edited, text
 
@@ -38,6 +39,16 @@ async def filled(store: Store, namespace: str, count: int = 40) -> NearIndex:
     return near
 
 
+async def crowded(store: Store, namespace: str) -> NearIndex:
+    """Return an index with so many records, of nobody, that each group has a leaf."""
+    near = await opened(store, namespace)
+    rows = np.random.default_rng(1).integers(0, 2**64, (2000, 19), dtype=np.uint64)
+    one = document(1, text(1))
+    nobody = enumerate((msgspec.structs.replace(one, buckets=row) for row in rows), 1_000_000)
+    await near.insert([Claim(each, number.to_bytes(4, "big")) for number, each in nobody])
+    return near
+
+
 async def test_a_forgotten_page_is_novel_again(store: Store, namespace: str) -> None:
     """Its claim and its buckets are gone; its neighbours are found as before."""
     near = await filled(store, namespace)
@@ -48,6 +59,18 @@ async def test_a_forgotten_page_is_novel_again(store: Store, namespace: str) -> 
     assert await near.probe([document(901, text(7))]) == [set()]
     assert await settle(near, [copy]) == [Novel()]
     others = await settle(near, [document(1000 + n, text(n)) for n in range(40) if n != 7])
+    assert all(isinstance(outcome, Copy) for outcome in others)
+
+
+async def test_a_page_among_many_is_forgotten(store: Store, namespace: str) -> None:
+    """Its records are found in leaves as they are in a small index, and nobody else's go."""
+    near = await crowded(store, namespace)
+    await settle(near, [document(n, text(n)) for n in range(20)])
+    gone = await life.forget(near, "http://site/7")
+    assert (gone.documents, gone.records) == (1, 19)
+    assert (await life.stats(near)).records == 2000 * 19 + 19 * 19
+    assert await near.probe([document(901, text(7))]) == [set()]
+    others = await settle(near, [document(1000 + n, text(n)) for n in range(20) if n != 7])
     assert all(isinstance(outcome, Copy) for outcome in others)
 
 
@@ -116,8 +139,8 @@ async def test_an_index_of_a_newer_schema_is_refused(store: Store, namespace: st
     [
         (b":b", ("HSET", "field", "value")),
         (b":b", ("SET", "no sizes of ours")),
-        (b":b:\0\0", ("SET", "no rows")),
-        (b":b:\0\0", ("HSET", "field", "value")),
+        (b":s:\0\0", ("SET", "no hash")),
+        (b":s:\0\0", ("HSET", *(word for row in range(500) for word in (str(row), "no records")))),
         (b":k:0", ("HSET", "field", "value")),
         (b":k:0", ("SET", "something that is no record at all")),
         (b":p", ("SET", "no hash")),
@@ -142,10 +165,10 @@ async def test_a_foreign_key_in_our_namespace_is_named(
 
 async def test_foreign_records_in_a_bucket_are_passed_over(store: Store, namespace: str) -> None:
     """Records of the right length that mean nothing change no verdict, also where they fill their rows."""
-    near = await filled(store, namespace, 2)
+    near = await crowded(store, namespace)
     leaves = [stem + b":b:\0\0" for stem in near.keys.stems]
     lengths = await store.ask([("STRLEN", leaf) for leaf in leaves])
-    await store.ask([("SET", leaf, b"foreign" * (n // 7)) for leaf, n in zip(leaves, lengths, strict=True) if n])
+    await store.ask([("SET", leaf, b"foreign" * (n // 7)) for leaf, n in zip(leaves, lengths, strict=True)])
     pages = [document(100 + n, text(n)) for n in range(20)]
     assert await settle(near, pages) == [Novel()] * 20
     found = await settle(near, [document(200 + n, edited(text(n), 1)) for n in range(20)])
@@ -158,16 +181,26 @@ async def test_foreign_records_in_a_bucket_are_passed_over(store: Store, namespa
         (b":b", ("SETRANGE", "0", "\0\0\0\0")),
         (b":b:\0\0", ("SET", "no rows")),
         (b":b:\0\0", ("DEL",)),
-        (b":s:\0\0", ("SET", "no hash")),
-        (b":s:\0\0", ("HSET", *(word for row in range(250) for word in (str(row), "no records")))),
     ],
 )
 async def test_a_leaf_that_was_overwritten_is_named(
     store: Store, namespace: str, suffix: bytes, command: tuple[str, ...]
 ) -> None:
     """In an index in use, too, what is not as we left it is an error that names the key."""
-    near = await filled(store, namespace)
+    near = await crowded(store, namespace)
     name, *words = command
-    await store.ask([(name, stem + suffix, *words) for stem in near.keys.stems if await store.get(stem + b":b")])
+    await store.ask([(name, stem + suffix, *words) for stem in near.keys.stems])
     with pytest.raises(StoreError, match=rf"the key {namespace}:.*is not Winnow's.*index drop"):
-        await settle(near, [document(100 + n, text(100 + n)) for n in range(300)])
+        await settle(near, [document(1, text(1))])
+
+
+@pytest.mark.parametrize("command", [("SET", "no rows"), ("HSET", "field", "value")])
+async def test_a_foreign_key_where_a_leaf_would_be(store: Store, namespace: str, command: tuple[str, ...]) -> None:
+    """Leaves come as an index grows: what stands in their place then is named, and stays."""
+    name, *words = command
+    keys = [stem + b":b:\0\0" for stem in (await opened(store, namespace)).keys.stems]
+    await store.ask([(name, key, *words) for key in keys])
+    before = await store.ask([("DUMP", key) for key in keys])
+    with pytest.raises(StoreError, match=rf"the key {namespace}:.*is not Winnow's.*index drop"):
+        await crowded(store, namespace)
+    assert await store.ask([("DUMP", key) for key in keys]) == before
