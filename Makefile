@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo-out
+SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile
 
 .PHONY: help setup demo test test-full check bench clean
 
@@ -23,19 +24,19 @@ demo: setup  ## generate a small web, replay it on the embedded store, show what
 
 test: setup  ## all tests that need only Python, make and PyPI
 	@echo "== tests on the embedded Valkey, alone and as a Cluster"
-	$(BIN)/python -m pytest -m 'not debian'
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not debian'
 
 test-full: setup  ## the tests that need Debian packages (installed where apt-get can)
 	@command -v redis-server >/dev/null || { echo "== installing redis-server"; \
 	  apt-get update -qq && apt-get install -y -qq redis-server || true; }
 	@echo "== tests on Debian's Redis"
-	$(BIN)/python -m pytest -m debian
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m debian
 
 check: setup  ## format, lint, types, tests
 	$(BIN)/ruff format .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m 'not debian'
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not debian'
 
 bench: setup  ## speed and accuracy, as ratios against the floor
 	$(BIN)/python -m bench

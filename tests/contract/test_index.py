@@ -233,7 +233,8 @@ async def test_leases_of_a_live_process_do_not_run_out(store: Store, namespace: 
         await seen.wait()
 
     slow = asyncio.create_task(Judge(near, SketchSettings()).settle([document(1, text(1))], keep, nothing))
-    await writing.wait()
+    await asyncio.wait({slow, asyncio.ensure_future(writing.wait())}, return_when=asyncio.FIRST_COMPLETED)
+    assert not slow.done(), slow.result()
     rival = asyncio.create_task(settle(other, document(2, edited(text(1), 1))))
     done, _ = await asyncio.wait({rival}, timeout=1.0)
     assert not done
