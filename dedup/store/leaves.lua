@@ -5,7 +5,8 @@
 -- slots come first in a row, the others are zeros. Little is read and written of a string that is long: the server has
 -- few keys to look up, and a record is one or two cache lines away.
 --
---   stem:b    how many leaves and records there are (two u32), and how many slots a row of each leaf has (a byte a leaf)
+--   stem:b    how many leaves and records there are, and with how many records the next leaf comes (three u32); how many
+--             slots a row of each leaf has (a byte a leaf)
 --   stem:b:N  leaf N, if it has enough records to be worth a string
 --   stem:s:N  a hash: row -> the records that found no slot there, as a few do
 --
@@ -18,8 +19,9 @@ local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
 local call_server, xor, both = redis.call, bit.bxor, bit.band
 
 local RECORD, ROWS = 7, 500
-local LOAD = 6000  -- records a leaf at which the group gets one more
+local LOAD = 6000  -- so many records more, and the group gets one leaf more
 local MOST = 16384  -- leaves
+local SLOTS_OF = 12  -- bytes of a head before those of the leaves
 local FEW = 0.2  -- records a row up to which a leaf has no slots: a hash of a hundred fields is packed memory, too
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
 local NOBODY, EMPTY = '\0\0\0\0', '\0\0\0\0\0\0\0'
@@ -32,24 +34,33 @@ local function foreign(key)
   error({err = 'FOREIGN ' .. key})
 end
 
+local function packed_head(group, slots)
+  return pack('<I4I4I4', group.leaves, group.count, group.limit) .. slots
+end
+
+-- Groups fill up alike: if all began with room for LOAD records, all would split at the same time.
+local function first_limit(stem)
+  return math.floor(LOAD * tonumber(sub(redis.sha1hex(stem), 1, 4), 16) / 65536) + 1
+end
+
 -- Open the groups of the first `count` keys.
 local function open_groups(count)
   local keys = {}
   for i = 1, count do keys[i] = KEYS[i] .. ':b' end
   local heads = redis.call('MGET', unpack(keys))
   for i = 1, count do
-    local head = present(keys[i], heads[i])
-    local leaves, records, span = 1, 0, 2
-    if head == '' then
-      head = pack('<I4I4', leaves, records)
+    local group = {key = keys[i], stem = KEYS[i], leaves = 1, span = 2, count = 0, names = {}, crowded = {}}
+    group.head = present(keys[i], heads[i])
+    if group.head == '' then
+      group.limit = first_limit(KEYS[i])
+      group.head = packed_head(group, '')
     else
-      if #head < 8 then foreign(keys[i]) end
-      leaves, records = unpack_struct('<I4I4', head)
-      if leaves < 1 or leaves > MOST or #head > 8 + leaves then foreign(keys[i]) end
+      if #group.head < SLOTS_OF then foreign(keys[i]) end
+      group.leaves, group.count, group.limit = unpack_struct('<I4I4I4', group.head)
+      if group.leaves < 1 or group.leaves > MOST or #group.head > SLOTS_OF + group.leaves then foreign(keys[i]) end
     end
-    while span <= leaves do span = span * 2 end
-    groups[i] = {key = keys[i], stem = KEYS[i], head = head, leaves = leaves, span = span, count = records}
-    groups[i].names, groups[i].crowded = {}, {}
+    while group.span <= group.leaves do group.span = group.span * 2 end
+    groups[i] = group
   end
 end
 
@@ -100,7 +111,7 @@ end
 
 -- Return how many slots a row of a leaf has, 0 where there is no string yet.
 local function slots_of(group, leaf)
-  return byte(group.head, 9 + leaf) or 0
+  return byte(group.head, SLOTS_OF + 1 + leaf) or 0
 end
 
 -- Return how many bytes are in use of the row that begins behind the byte `from`, and has `width`.
@@ -188,7 +199,7 @@ local function slots_for(average)
 end
 
 local function write_head(group)
-  group.head = pack('<I4I4', group.leaves, group.count) .. sub(group.head, 9)
+  group.head = packed_head(group, sub(group.head, SLOTS_OF + 1))
   redis.call('SET', group.key, group.head)
   group.changed = false
 end
@@ -209,14 +220,12 @@ local function put_leaf(group, leaf, rows, slots)
     parts[2 * row + 1], parts[2 * row + 2] = records, zeros[left]
   end
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
-  if slots_of(group, leaf) > 0 then
-    redis.call('SET', key, table.concat(parts))
-  elseif slots > 0 and not redis.call('SET', key, table.concat(parts), 'NX') then
-    foreign(key)
-  end
+  if slots_of(group, leaf) > 0 then redis.call('DEL', key) end
+  if slots > 0 and not redis.call('SET', key, table.concat(parts), 'NX') then foreign(key) end
   if leaf < group.leaves then redis.call('DEL', spill) end
   if #spilled > 0 then ask('HSET', spill, unpack(spilled)) end
-  group.head = sub(group.head, 1, 8 + leaf) .. char(slots) .. sub(group.head, 10 + leaf)
+  local its = SLOTS_OF + 1 + leaf
+  group.head = sub(group.head, 1, its - 1) .. char(slots) .. sub(group.head, its + 1)
 end
 
 -- Put a record behind the `size` bytes of those of a row.
@@ -273,7 +282,7 @@ local function split(group)
   local slots = slots_for(size / RECORD / ROWS / 2)
   put_leaf(group, leaf, rows, slots)
   put_leaf(group, new, move, slots)
-  group.leaves = group.leaves + 1
+  group.leaves, group.limit = group.leaves + 1, group.limit + LOAD
   if group.leaves == group.span then group.span = 2 * group.span end
   write_head(group)
 end
@@ -294,10 +303,10 @@ local function save()
   local heads = {}
   for i = 1, #groups do
     local group = groups[i]
-    while group.count > group.leaves * LOAD and group.leaves < MOST do split(group) end
+    while group.count > group.limit and group.leaves < MOST do split(group) end
     for leaf in pairs(group.crowded) do lengthen(group, leaf) end
     if group.changed then
-      heads[#heads + 1], heads[#heads + 2] = group.key, pack('<I4I4', group.leaves, group.count) .. sub(group.head, 9)
+      heads[#heads + 1], heads[#heads + 2] = group.key, packed_head(group, sub(group.head, SLOTS_OF + 1))
     end
   end
   if #heads > 0 then redis.call('MSET', unpack(heads)) end
