@@ -1,12 +1,16 @@
 -- What all scripts share.
 
--- Run a command; a key of the wrong type is named, since the server's own message does not say which it was.
+-- Stop at what a key answered: a value that is none of ours, or an error. Of a key of the wrong type the server's own
+-- message does not say which it was.
+local function refuse(key, answer)
+  if answer.err and not string.find(answer.err, 'WRONGTYPE', 1, true) then error(answer) end
+  error({err = 'FOREIGN ' .. key})
+end
+
+-- Run a command; a key of the wrong type is named.
 local function ask(command, key, ...)
   local answer = redis.pcall(command, key, ...)
-  if type(answer) == 'table' and answer.err then
-    if string.find(answer.err, 'WRONGTYPE', 1, true) then error({err = 'FOREIGN ' .. key}) end
-    error(answer)
-  end
+  if type(answer) == 'table' and answer.err then refuse(key, answer) end
   return answer
 end
 

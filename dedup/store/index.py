@@ -24,7 +24,7 @@ from dedup.store.records import State
 SCHEMA = 4
 BLOCK = 1024  # numbers a process takes at once
 _AT_ONCE = 128  # documents a claim (255 at most): bounds how long one script may hold up the server
-_MOST_NUMBERS = 1 << 32
+_MOST_NUMBERS = (1 << 32) - 1  # the highest is nobody's: leaves.lua
 _ANSWER = np.dtype([("query", "<u2"), ("number", "V4")])
 
 
@@ -109,7 +109,7 @@ class NearIndex:
                     "go on in another index.namespace"
                 )
             if len(self._numbers) < count:
-                self._numbers = range(max(1, end - size), end)  # 0 is nobody's: leaves.lua
+                self._numbers = range(end - size, end)
         taken, self._numbers = self._numbers[:count], self._numbers[count:]
         return taken
 

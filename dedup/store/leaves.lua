@@ -1,8 +1,8 @@
 -- What the scripts share that touch buckets: how a bucket group is laid out, and its life within one script.
 --
--- A group keeps the records of its buckets in leaves, strings of 500 rows of equal length. A bucket's place says which
--- leaf it is in, its row which row; the record there is a tag (3) and a document number (4), which is never 0. Used
--- slots come first in a row, the others are zeros. Little is read and written of a string that is long: the server has
+-- A group keeps the records of its buckets in leaves, strings of 2000 rows of equal length. A bucket's place says which
+-- leaf it is in, its row which row; the record there is a tag (3) and a document number (4), which is never the highest.
+-- Used slots come first in a row, the others are full of ones. Little is read and written of a string that is long: the server has
 -- few keys to look up, and a record is one or two cache lines away.
 --
 --   stem:b    how many leaves and records there are, and with how many records the next leaf comes (three u32); how many
@@ -16,15 +16,15 @@
 
 local byte, char, find, gsub, sub = string.byte, string.char, string.find, string.gsub, string.sub
 local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
-local call_server, xor, both = redis.call, bit.bxor, bit.band
+local call_server, try_server, xor, both = redis.call, redis.pcall, bit.bxor, bit.band
 
-local RECORD, ROWS = 7, 500
-local LOAD = 6000  -- so many records more, and the group gets one leaf more
+local RECORD, ROWS = 7, 2000
+local LOAD = 24000  -- so many records more, and the group gets one leaf more
 local MOST = 16384  -- leaves
 local SLOTS_OF = 12  -- bytes of a head before those of the leaves
-local FEW = 0.2  -- records a row up to which a leaf has no slots: a hash of a hundred fields is packed memory, too
+local FEW = 0.05  -- records a row up to which a leaf has no slots: a hash of a hundred fields is packed memory, too
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
-local NOBODY, EMPTY = '\0\0\0\0', '\0\0\0\0\0\0\0'
+local NOBODY, EMPTY = rep('\255', 4), rep('\255', 7)
 -- slots a row may have: so that a leaf just fits into a size in which servers (jemalloc) give out memory
 local SLOTS = {1, 2, 4, 7, 8, 9, 11, 14, 16, 18, 23, 28, 32, 37, 46, 56, 64, 74, 93, 112, 128, 149, 187, 224, 255}
 
@@ -79,21 +79,18 @@ local function fields(packed, format, size)
   return list, count
 end
 
-local decimals = {}  -- the server would write numbers as %.17g
-
+-- The server would write numbers as %.17g.
 local function decimal(number)
-  local text = decimals[number]
-  if not text then
-    text = string.format('%d', number)
-    decimals[number] = text
-  end
-  return text
+  return string.format('%d', number)
 end
+
+local suffixes = {}
 
 local function leaf_key(group, leaf)
   local name = group.names[leaf]
   if not name then
-    name = group.stem .. ':b:' .. pack('>I2', leaf)
+    if not suffixes[leaf] then suffixes[leaf] = ':b:' .. pack('>I2', leaf) end
+    name = group.stem .. suffixes[leaf]
     group.names[leaf] = name
   end
   return name
@@ -130,12 +127,10 @@ local function records_of(group, leaf, row)
   local width, whole = slots_of(group, leaf) * RECORD, ''
   if width > 0 then
     local key, from = leaf_key(group, leaf), row * width
-    -- with a byte more than the row has, it ends where the next one begins: a number less to write out as text
-    whole = ask('GETRANGE', key, decimal(from), decimal(from + width))
-    if #whole < width then foreign(key) end
+    whole = try_server('GETRANGE', key, decimal(from), decimal(from + width - 1))
+    if #whole < width then refuse(key, whole) end  -- an error has no length
     local size = used(whole, 0, width)
     if size < width then return whole, size end
-    whole = sub(whole, 1, width)
   end
   local spilled = ask('HGET', spill_key(group, leaf), decimal(row))
   if not spilled then return whole, width end
@@ -168,30 +163,39 @@ local function meet(hits, records, size, place, tag, without)
   end
 end
 
--- Return the records of all rows of a leaf, those that found no slot, too; and how many bytes these are.
-local function rows_of(group, leaf)
+-- Return the bytes of a leaf's string, and the records of rows that found no slot there. Such a row has no free slot.
+local function parts_of_leaf(group, leaf)
   local key, width = leaf_key(group, leaf), slots_of(group, leaf) * RECORD
-  local rows, all, size = {}, width > 0 and ask('GET', key) or '', 0
+  local all, spilled = width > 0 and ask('GET', key) or '', {}
   if #all ~= ROWS * width then foreign(key) end
+  local flat = ask('HGETALL', spill_key(group, leaf))
+  for f = 1, #flat, 2 do
+    local row = tonumber(flat[f])
+    if not row or row < 0 or row >= ROWS or #flat[f + 1] % RECORD > 0 then foreign(spill_key(group, leaf)) end
+    spilled[row] = flat[f + 1]
+  end
+  return all, spilled
+end
+
+-- Return the records of all rows of a leaf, and how many bytes these are.
+local function rows_of(group, leaf)
+  local rows, size, width = {}, 0, slots_of(group, leaf) * RECORD
+  local all, spilled = parts_of_leaf(group, leaf)
   for row = 0, ROWS - 1 do
     local from = row * width
-    local its = used(all, from, width)
-    rows[row], size = sub(all, from + 1, from + its), size + its
-  end
-  local spilled = ask('HGETALL', spill_key(group, leaf))
-  for f = 1, #spilled, 2 do
-    local row = tonumber(spilled[f])
-    if not rows[row] or #spilled[f + 1] % RECORD > 0 then foreign(spill_key(group, leaf)) end
-    rows[row] = rows[row] .. spilled[f + 1]
-    size = size + #spilled[f + 1]
+    local records = sub(all, from + 1, from + used(all, from, width))
+    if spilled[row] then records = records .. spilled[row] end
+    rows[row], size = records, size + #records
   end
   return rows, size
 end
 
--- Return how many slots rows should have that hold so many records on average: few rows need more.
-local function slots_for(average)
+-- Return how many slots rows of a leaf should have that hold so many records on average: few rows need more. Leaves
+-- differ in when they want longer rows, as all groups fill up alike.
+local function slots_for(group, leaf, average)
   if average <= FEW then return 0 end
-  local enough = average + 1.25 * math.sqrt(average)
+  local lot = tonumber(sub(redis.sha1hex(leaf_key(group, leaf)), 1, 2), 16) / 255
+  local enough = average + (0.75 + lot) * math.sqrt(average)
   for s = 1, #SLOTS do
     if SLOTS[s] >= enough then return SLOTS[s] end
   end
@@ -206,6 +210,15 @@ end
 
 local zeros = {}
 
+local function room(size)
+  local some = zeros[size]
+  if not some then
+    some = rep('\255', size)
+    zeros[size] = some
+  end
+  return some
+end
+
 -- Write a leaf with these rows, of so many slots: one that was read just now, or a new one.
 local function put_leaf(group, leaf, rows, slots)
   local width, parts, spilled = slots * RECORD, {}, {}
@@ -216,8 +229,7 @@ local function put_leaf(group, leaf, rows, slots)
       spilled[#spilled + 1], spilled[#spilled + 2] = decimal(row), sub(records, width + 1)
       records, left = sub(records, 1, width), 0
     end
-    if not zeros[left] then zeros[left] = rep('\0', left) end
-    parts[2 * row + 1], parts[2 * row + 2] = records, zeros[left]
+    parts[2 * row + 1], parts[2 * row + 2] = records, room(left)
   end
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
   if slots_of(group, leaf) > 0 then redis.call('DEL', key) end
@@ -247,7 +259,7 @@ local function take_out(group, leaf, row, records, size, at)
   if at <= last then left = sub(left, 1, at - 1) .. sub(records, last + 1, size) .. sub(left, at + RECORD) end
   local within = sub(left, 1, width)
   if width > 0 then
-    redis.call('SETRANGE', leaf_key(group, leaf), row * width, within .. rep('\0', width - #within))
+    redis.call('SETRANGE', leaf_key(group, leaf), row * width, within .. rep('\255', width - #within))
   end
   if #left > width then
     redis.call('HSET', spill_key(group, leaf), decimal(row), sub(left, width + 1))
@@ -279,9 +291,9 @@ local function split(group)
     local records = rows[row]
     rows[row], move[row] = gsub(records, its_byte, gone_here), gsub(records, its_byte, gone_there)
   end
-  local slots = slots_for(size / RECORD / ROWS / 2)
-  put_leaf(group, leaf, rows, slots)
-  put_leaf(group, new, move, slots)
+  local average = size / RECORD / ROWS / 2
+  put_leaf(group, leaf, rows, slots_for(group, leaf, average))
+  put_leaf(group, new, move, slots_for(group, new, average))
   group.leaves, group.limit = group.leaves + 1, group.limit + LOAD
   if group.leaves == group.span then group.span = 2 * group.span end
   write_head(group)
@@ -291,11 +303,16 @@ end
 local function lengthen(group, leaf)
   local is_split = leaf < group.leaves - group.span / 2 or leaf >= group.span / 2
   local share = is_split and 1 / group.span or 2 / group.span
-  local slots = slots_for(group.count * share / ROWS)
-  if slots > slots_of(group, leaf) then
-    put_leaf(group, leaf, rows_of(group, leaf), slots)
-    write_head(group)
+  local slots = slots_for(group, leaf, group.count * share / ROWS)
+  if slots <= slots_of(group, leaf) then return end
+  local width, rows = slots_of(group, leaf) * RECORD, {}
+  local all, spilled = parts_of_leaf(group, leaf)
+  for row = 0, ROWS - 1 do
+    local records = sub(all, row * width + 1, row * width + width)  -- with its free slots
+    rows[row] = spilled[row] and records .. spilled[row] or records
   end
+  put_leaf(group, leaf, rows, slots)
+  write_head(group)
 end
 
 -- Let the groups that changed have as many leaves as their records need, and write their heads.

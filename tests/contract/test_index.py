@@ -220,7 +220,7 @@ async def test_a_number_is_never_given_twice(valkey_url: str, namespace: str) ->
         assert len(used) == 100
         fresh = {number.to_bytes(4, "big") for number in await near.numbers(100)}
         assert not used & fresh
-        assert min(fresh) == n(101)
+        assert min(fresh) == n(100)
 
 
 async def test_leases_of_a_live_process_do_not_run_out(store: Store, namespace: str) -> None:
@@ -320,7 +320,7 @@ async def records_in(near: NearIndex) -> int:
     spilled = await near.store.ask([("HVALS", key) async for key in near.store.scan(pattern % b"s")])
     slots = (np.frombuffer(leaf, np.uint8).reshape(-1, 7) for leaf in leaves)
     without_slot = sum(len(records) // 7 for rows in spilled for records in rows)
-    return sum(int(slot[:, 3:].any(axis=1).sum()) for slot in slots) + without_slot
+    return sum(int((slot[:, 3:] != 0xFF).any(axis=1).sum()) for slot in slots) + without_slot
 
 
 async def test_buckets_split_and_lose_nobody(store: Store, namespace: str) -> None:
@@ -331,7 +331,7 @@ async def test_buckets_split_and_lose_nobody(store: Store, namespace: str) -> No
     for at in range(0, len(claims), 50):
         await near.insert(claims[at : at + 50])
     leaves, records = await shape(near)
-    assert 0 <= leaves - rows.size // 6000 <= 2 and records == await records_in(near) == rows.size
+    assert 0 <= leaves - rows.size // 24_000 <= 2 and records == await records_in(near) == rows.size
     await assert_each_stands_in_each(near, rows, claims)
     await near.release(claims[:50])
     found = await near.probe([claim.document for claim in claims[:50]])
@@ -348,7 +348,7 @@ async def test_buckets_split_by_further_bits(store: Store, namespace: str) -> No
     await near.insert(claims)
     await store.ask([("SETRANGE", near.keys.stems[0] + b":b", 4, (12_000_000).to_bytes(4, "little"))])
     await near.insert([last])  # so many records want more leaves
-    assert (await shape(near))[0] >= 2000 and await records_in(near) == rows.size
+    assert (await shape(near))[0] >= 500 and await records_in(near) == rows.size
     await assert_each_stands_in_each(near, rows, [*claims, last])
 
 
@@ -366,10 +366,12 @@ async def test_many_documents_in_one_bucket_are_all_found(store: Store, namespac
     assert await records_in(near) == 19 * (len(left) + 20)
 
 
-async def test_zeros_within_a_row_are_not_its_end(store: Store, namespace: str) -> None:
-    """Tags of zeros, and numbers with zeros in them, before and behind others in their row."""
+@pytest.mark.parametrize("flip", [0, 0xFFFFFFFF])
+async def test_bits_alike_within_a_row_are_not_its_end(store: Store, namespace: str, flip: int) -> None:
+    """Tags of zeros, or of ones, and numbers with many of them, before and behind others in their row."""
     near = index(store, namespace)
-    tags, numbers = [0, 0x010000, 0, 0x0100, 0, 5], [1 << 24, 1 << 16, 1 << 8, 1, 3 << 24, 3 << 16]
+    tags = [tag ^ flip & 0xFFFFFF for tag in (0, 0x010000, 0, 0x0100, 0, 5)]
+    numbers = [number ^ flip for number in (1 << 24, 1 << 16, 1 << 8, 1, 3 << 24, 3 << 16)]
     rows = np.array([[tag + (row << 49) for row in range(19)] for tag in tags], np.uint64)
     claims = [Claim(one.document, n(number)) for one, number in zip(claims_at(rows), numbers, strict=True)]
     for claim in claims:
