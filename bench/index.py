@@ -9,8 +9,9 @@ Each measurement has an empty server of its own, without persistence; both sides
     speed    ready fingerprints to outcomes, claim and commit included, by one process in batches of 256, two of them
              under way; for datasketch, ready MinHashes of the same texts: query, and insert where nothing was found (it
              stores no signatures to verify by). The two take turns; `fastest` compares the fastest round of each.
-    growth   the rate at which novel pages enter an index that has so many. Batches alternate with those of another
-             index of the first size: the ratio compares the two under the same load of the machine.
+    growth   the rate at which novel pages enter an index that has so many, in batches of 256, two of them under way.
+             It takes turns of 1,024 pages with another index of the first size: the ratio compares the two under the
+             same load of the machine.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ except ImportError:
 
 PARAMS = SketchParams()
 WORDS, CHANGED = 400, 2  # of a page; of them other ones in a copy, whose similarity is then .95
-SPAN, THEIR_PAGES = 5000, 5000  # pages that growth times; that datasketch's memory is taken over
+SPAN, TURN = 5000, 1024  # pages that growth times; those of a turn
+THEIR_PAGES = 5000  # that datasketch's memory is taken over
 # by what follows a key's hash tag
 PARTS = {"b": "buckets", "s": "buckets", "p": "documents", "k": "documents", "d": "documents"}
 
@@ -185,9 +187,9 @@ async def side_by_side(binary: str, judge: Judge, size: int, first: int, span: i
     with server(binary) as client:
         async with opened(client) as other:
             await fill(other, rng, 0, first - span)
-            for at in range(0, span, BATCH):
+            for at in range(0, span, TURN):
                 for i, (one, end) in enumerate(((judge, size), (other, first))):
-                    some = unrelated(rng, min(BATCH, span - at))
+                    some = unrelated(rng, min(TURN, span - at))
                     began = time.perf_counter()
                     await settle(one, some, end - span + at)
                     seconds[i] += time.perf_counter() - began

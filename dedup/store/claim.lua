@@ -20,6 +20,7 @@
 
 -- include common.lua
 -- include leaves.lua
+-- include growth.lua
 -- include states.lua
 
 local deadline, owner, first, count = milliseconds() + ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -51,7 +52,7 @@ local function strangers(numbers)
   return known
 end
 
-local leaves, rows, sizes = {}, {}, {}  -- of the buckets of a document: where they lie, what stands there
+local leaves, rows, held, sizes = {}, {}, {}, {}  -- of a document's buckets: where they lie, what stands there
 
 -- Return whom a document meets, but those in `without`, and E if it was only looked for under its exact text. Where it
 -- meets nobody, it enters.
@@ -59,10 +60,10 @@ local function enter(list, number, crosses_itself, without)
   local hits, b = {}, 0
   for e = 1, #list, 4 do
     local group, place = groups[list[e] + 1], list[e + 1]
-    local leaf = leaf_of(group, place)
-    local records, size = records_of(group, leaf, list[e + 2])
+    local leaf, row = spot_of(group, place, list[e + 2])
+    local records, size = records_of(group, leaf, row)
     b = b + 1
-    leaves[b], rows[b], sizes[b] = leaf, records, size
+    leaves[b], rows[b], held[b], sizes[b] = leaf, row, records, size
     meet(hits, records, size, place, list[e + 3], without)
     if b == 1 and #hits > 0 then return hits, 'E' end
   end
@@ -70,7 +71,7 @@ local function enter(list, number, crosses_itself, without)
     b = 0
     for e = 1, #list, 4 do
       b = b + 1
-      local group, leaf, row, records, size = groups[list[e] + 1], leaves[b], list[e + 2], rows[b], sizes[b]
+      local group, leaf, row, records, size = groups[list[e] + 1], leaves[b], rows[b], held[b], sizes[b]
       if crosses_itself then records, size = records_of(group, leaf, row) end
       append(group, leaf, row, records, size, list[e + 3], number)
     end

@@ -9,14 +9,15 @@
 
 -- include common.lua
 -- include leaves.lua
+-- include growth.lua
 
 open_groups(#KEYS)
 local answers = {}
 for i = 1, #KEYS do
   local list, found, group = fields(ARGV[i], 'I2I2c3c4', 11), {}, groups[i]
   for e = 1, #list, 4 do
-    local hits, place, row, tag, number = {}, list[e], list[e + 1], list[e + 2], list[e + 3]
-    local leaf = leaf_of(group, place)
+    local hits, place, tag, number = {}, list[e], list[e + 2], list[e + 3]
+    local leaf, row = spot_of(group, place, list[e + 1])
     local records, size = records_of(group, leaf, row)
     meet(hits, records, size, place, tag)
     for h = 1, #hits do

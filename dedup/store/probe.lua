@@ -14,7 +14,7 @@ for i = 1, #KEYS do
   local list, found, group = fields(ARGV[i], 'I2I2c3', 7), {}, groups[i]
   for e = 1, #list, 3 do
     local hits, place = {}, list[e]
-    local records, size = records_of(group, leaf_of(group, place), list[e + 1])
+    local records, size = records_of(group, spot_of(group, place, list[e + 1]))
     meet(hits, records, size, place, list[e + 2])
     for h = 1, #hits do found[#found + 1] = pack('<I2', (e - 1) / 3) .. hits[h] end
   end

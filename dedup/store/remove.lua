@@ -7,13 +7,14 @@
 
 -- include common.lua
 -- include leaves.lua
+-- include growth.lua
 
 open_groups(#KEYS)
 local removed = 0
 for i = 1, #KEYS do
   local list, group = fields(ARGV[i], 'I2I2c3c4', 11), groups[i]
   for e = 1, #list, 4 do
-    local leaf, row = leaf_of(group, list[e]), list[e + 1]
+    local leaf, row = spot_of(group, list[e], list[e + 1])
     local records, size = records_of(group, leaf, row)
     local at = position(records, list[e + 2] .. list[e + 3])
     if at then

@@ -8,6 +8,7 @@
 
 -- include common.lua
 -- include leaves.lua
+-- include growth.lua
 
 open_groups(1)
 local group, first = groups[1], tonumber(ARGV[1])
@@ -28,7 +29,7 @@ end
 
 local function take_from(leaf)
   local rows, found = rows_of(group, leaf), 0
-  for row = 0, ROWS - 1 do
+  for row = 0, rows_in(group) - 1 do
     local records, left = rows[row], {}
     for at = 1, #records, RECORD do
       if wanted[sub(records, at + 3, at + 6)] then found = found + 1 else left[#left + 1] = sub(records, at, at + 6) end
@@ -36,7 +37,7 @@ local function take_from(leaf)
     if #left * RECORD < #records then rows[row] = table.concat(left) end
   end
   if found == 0 then return end
-  put_leaf(group, leaf, rows, slots_of(group, leaf))
+  put_leaf(group, leaf, rows, math.max(1, slots_of(group, leaf)))
   group.count, group.changed, removed = group.count - found, true, removed + found
 end
 
