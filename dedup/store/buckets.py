@@ -1,12 +1,12 @@
 """Where a fingerprint stands in the store, and where to look for its like.
 
-Every way to find a page comes down to a 64-bit bucket hash, of which 40 bits are used (leaves.lua has the layout):
+Every way to find a page comes down to a 64-bit bucket hash, of which 39 bits are used (leaves.lua has the layout):
 
     bits  0 to 23   the tag; its lowest fourteen bits are the place, which chooses the leaf of the group
-    bits 40 to 55   the row, one of 250; in a larger group the place's first bits say which one of some rows that is
+    bits 40 to 55   the row, one of 125; in a larger group the place's first bits say which one of some rows that is
     bits 56 to 63   the group
 
-At 10^7 pages a probe thus meets a stranger in one of some fourteen hundred pages, and the stranger fails verification.
+At 10^7 pages a probe thus meets a stranger in one of some seven hundred pages, and the stranger fails verification.
 SimHash is looked for with one bit of tolerance: of its tags the last ten bits are some of the part of the fingerprint
 that is not in the key, as they are, and the script takes records where one of them differs.
 """
@@ -29,7 +29,7 @@ _ALL = (1 << 64) - 1
 _EXACT, _CONTENT, _SIMHASH = 1 << 62, 2 << 62, 3 << 60
 _THIRD, _THIRD_BITS = 14, 0x3FF  # where SimHash's own bits lie in the tag
 _KEY = _ALL ^ _THIRD_BITS << _THIRD
-_PLACE, _ROWS, _TOLERANT = 0x3FFF, 250, 0x8000  # as in leaves.lua
+_PLACE, _ROWS, _TOLERANT = 0x3FFF, 125, 0x8000  # as in leaves.lua
 
 
 def buckets(fingerprint: Fingerprint) -> U64:

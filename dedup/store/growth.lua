@@ -3,7 +3,7 @@
 local gsub = string.gsub
 
 -- slots a row may have: so that a leaf just fits into a size in which servers (jemalloc) give out memory
-local SLOTS = {1, 2, 4, 7, 8, 9, 11, 14, 16, 18, 23, 28, 32, 37, 46, 56, 64, 74, 93, 112, 128, 149, 187, 224, 255}
+local SLOTS = {FEWEST, 7, 9, 11, 14, 18, 23, 28, 37, 46, 56, 74, 93, 112, 149, 187, 224, 255}
 
 local function rows_in(group)
   return ROWS * group.fold

@@ -19,9 +19,9 @@ local byte, char, find, format, sub = string.byte, string.char, string.find, str
 local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
 local call_server, try_server, xor, both = redis.call, redis.pcall, bit.bxor, bit.band
 
-local RECORD, ROWS, MOST_FOLD = 7, 250, 8  -- bytes; rows of a leaf before it folds; what they may be multiplied by
+local RECORD, ROWS, MOST_FOLD = 7, 125, 16  -- bytes; rows of a leaf before it folds; what they may be multiplied by
 local LOAD = 12  -- records a row that a group holds before it grows
-local MOST = 2048  -- leaves: of the place, three bits choose the row and eleven the leaf
+local FEWEST, MOST = 4, 1024  -- slots of a row; leaves: of the place, four bits choose the row and ten the leaf
 local HEAD, SLOTS_OF = '<I4I4I4I1', 13  -- bytes of a head before those of the leaves
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
 local NOBODY, EMPTY = rep('\255', 4), rep('\255', RECORD)
@@ -167,9 +167,18 @@ local function meet(hits, records, size, place, tag, without)
   end
 end
 
+-- Make the first leaf of a group, and return how wide its rows are.
+local function first_leaf(group)
+  local width = FEWEST * RECORD
+  if not redis.call('SET', leaf_key(group, 0), rep('\255', ROWS * width), 'NX') then foreign(leaf_key(group, 0)) end
+  group.head = group.head .. char(FEWEST)
+  return width
+end
+
 -- Put a record behind the `size` bytes of those of a row.
 local function append(group, leaf, row, records, size, tag, number)
   local width = slots_of(group, leaf) * RECORD
+  if width == 0 then width = first_leaf(group) end
   if size < width then
     call_server('SETRANGE', leaf_key(group, leaf), row * width + size, tag .. number)
   else

@@ -372,7 +372,7 @@ async def test_bits_alike_within_a_row_are_not_its_end(store: Store, namespace: 
     near = index(store, namespace)
     tags = [tag ^ flip & 0xFFFFFF for tag in (0, 0x010000, 0, 0x0100, 0, 5)]
     numbers = [number ^ flip for number in (1 << 24, 1 << 16, 1 << 8, 1, 3 << 24, 3 << 16)]
-    rows = np.array([[tag + (row << 49) for row in range(19)] for tag in tags], np.uint64)
+    rows = np.array([[tag + (row << 51) for row in range(19)] for tag in tags], np.uint64)
     claims = [Claim(one.document, n(number)) for one, number in zip(claims_at(rows), numbers, strict=True)]
     for claim in claims:
         await near.insert([claim])
