@@ -34,13 +34,14 @@ Verify = Callable[[Document, Stored], Match | None]
 
 
 class Contest:
-    """Brings documents to their outcomes: `enter`, then `round` and `commit` while any are open."""
+    """Brings documents to their outcomes: `enter` or `watch`, then `round` and `commit` while it goes on."""
 
     def __init__(self, index: NearIndex, verify: Verify, won: Iterable[Claim] = ()) -> None:
         self._index = index
         self._verify = verify
         self._rivals: dict[bytes, set[bytes]] = {}
         self._won = list(won)
+        self._outside: dict[bytes, tuple[Document, set[bytes]]] = {}
         self.open: dict[bytes, Claim] = {claim.document.id: claim for claim in self._won}
         self.outcomes: dict[bytes, Outcome] = {}
 
@@ -53,6 +54,15 @@ class Contest:
         for claim, found in zip(claims, await self._index.insert(claims), strict=True):
             self._rivals[claim.document.id] = found - self._ours()
 
+    def watch(self, document: Document, winners: Iterable[bytes]) -> None:
+        """Let a document wait outside, unseen, for who has won and is R to it: nearly always it will be their copy."""
+        self._outside[document.id] = (document, set(winners))
+
+    @property
+    def goes_on(self) -> bool:
+        """Tell whether there are documents without an outcome."""
+        return bool(self.open or self._outside)
+
     def _ours(self) -> set[bytes]:
         return {claim.number for claim in self.open.values()}
 
@@ -61,6 +71,7 @@ class Contest:
         if self._won:  # nobody waits while a winner is not durable
             winners, self._won = self._won, []
             return winners
+        await self._look_from_outside()
         await self._meet_rivals()
         free = [claim for id, claim in self.open.items() if not self._rivals[id]]
         winners, lost = [], []
@@ -82,6 +93,25 @@ class Contest:
             await self._index.release(lost)
             self._leave(lost)
             await self.enter([claim.document for claim in lost])
+
+    async def _look_from_outside(self) -> None:
+        pairs = [(document, rival) for document, rivals in self._outside.values() for rival in rivals]
+        states = await self._index.look((rival, b"") for _, rival in pairs)
+        copies: dict[bytes, list[Copy]] = {}
+        for (document, rival), state in zip(pairs, states, strict=True):
+            stored = None if state is None else self._index.decode(state.record)
+            match = None if stored is None else self._verify(document, stored)
+            if state is None or stored is None or match is None:
+                self._outside[document.id][1].discard(rival)
+            elif state.kind == "K":
+                copies.setdefault(document.id, []).append(Copy(stored, match, (state.since, rival)))
+        for id, found in copies.items():
+            self.outcomes[id] = best(found)
+            del self._outside[id]
+        alone = [document for document, rivals in self._outside.values() if not rivals]
+        for document in alone:
+            del self._outside[document.id]
+        await self.enter(alone)
 
     async def _meet_rivals(self) -> None:
         pairs = [(claim, rival) for id, claim in self.open.items() for rival in self._rivals[id]]

@@ -10,7 +10,8 @@ and every copy is R to a kept page. The steps (docs/claims.md says why they are 
     WIN       pending -> won, unless somebody challenged d since it looked
     COMMIT    once the bytes are on disk: won -> kept
 
-A standalone server does the first five in one script for whoever meets nobody, which is nearly every novel page.
+A standalone server does the first five in one script for whoever meets nobody, which is nearly every novel page. A
+page that is R to one that has won waits for its end before it registers.
 
 A junior waits for a senior and a winner waits for nobody, so no two wait for each other; winners are made durable
 before anybody waits. Within a batch the order of the input decides: a page enters only when every earlier page
@@ -47,6 +48,7 @@ class _Known(msgspec.Struct, frozen=True):
     itself: Claim | None = None  # a claim of this very page, whose answer was lost on its way
     won: Claim | None = None
     strangers: frozenset[bytes] = frozenset()  # all whom it met, where it is R to none of them
+    winners: frozenset[bytes] = frozenset()  # whom it is R to, and who have won, where it is R to no kept page
 
 
 class Judge:
@@ -147,6 +149,7 @@ class Judge:
     def _compared(self, document: Document, candidates: Mapping[bytes, State | None]) -> _Known:
         copies: list[Copy] = []
         itself: Claim | None = None
+        winners: set[bytes] = set()
         alone = True
         for number, state in candidates.items():
             if state is None:
@@ -161,8 +164,10 @@ class Judge:
                     copies.append(Copy(stored, match, (state.since, number)))
             elif self._verify(document, self._index.decode(state.record)) is not None:
                 alone = False  # a rival
+                if state.kind == "W":
+                    winners.add(number)
         if copies or itself is not None or not alone:
-            return _Known(copies=copies, itself=itself)
+            return _Known(copies=copies, itself=itself, winners=frozenset(winners))
         return _Known(strangers=frozenset(candidates))
 
     async def _contest(
@@ -171,9 +176,12 @@ class Judge:
         """Return the outcome of documents that no kept page and no document of this batch is R to, so far."""
         contest = Contest(self._index, self._verify, [known.won for _, known in contenders if known.won is not None])
         async with contest.leases():
-            await contest.enter([document for document, known in contenders if known.won is None])
+            await contest.enter([d for d, known in contenders if known.won is None and not known.winners])
+            for document, known in contenders:
+                if known.won is None and known.winners:
+                    contest.watch(document, known.winners)
             wait = _FIRST_WAIT
-            while contest.open:
+            while contest.goes_on:
                 winners = await contest.round()
                 if winners:
                     await keep([claim.document for claim in winners])
@@ -182,7 +190,7 @@ class Judge:
                         await take_back([claim.document for claim in lost])
                         await contest.enter_anew(lost)
                     wait = _FIRST_WAIT
-                elif contest.open:
+                elif contest.goes_on:
                     await asyncio.sleep(wait)
                     wait = min(2 * wait, _LONGEST_WAIT)
         return [contest.outcomes[document.id] for document, _ in contenders]

@@ -6,7 +6,7 @@ Every way to find a page comes down to a 64-bit bucket hash, of which 39 bits ar
     bits 40 to 55   the row, one of 125; in a larger group the place's first bits say which one of some rows that is
     bits 56 to 63   the group
 
-At 10^7 pages a probe thus meets a stranger in one of some seven hundred pages, and the stranger fails verification.
+At 10^7 pages a probe thus meets a stranger in one of some eight hundred pages, and the stranger fails verification.
 SimHash is looked for with one bit of tolerance: of its tags the last ten bits are some of the part of the fingerprint
 that is not in the key, as they are, and the script takes records where one of them differs.
 """

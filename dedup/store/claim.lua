@@ -64,7 +64,7 @@ local function enter(list, number, crosses_itself, without)
     local records, size = records_of(group, leaf, row)
     b = b + 1
     leaves[b], rows[b], held[b], sizes[b] = leaf, row, records, size
-    meet(hits, records, size, place, list[e + 3], without)
+    if size > 0 then meet(hits, records, size, place, list[e + 3], without) end
     if b == 1 and #hits > 0 then return hits, 'E' end
   end
   if #hits == 0 and number then

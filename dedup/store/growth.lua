@@ -48,8 +48,7 @@ local function slots_for(group, leaf, average)
 end
 
 local function write_head(group)
-  group.head = packed_head(group, sub(group.head, SLOTS_OF + 1))
-  redis.call('SET', group.key, group.head)
+  redis.call('SET', group.key, packed_head(group))
   group.changed = false
 end
 
@@ -81,8 +80,7 @@ local function put_leaf(group, leaf, rows, slots)
   if not redis.call('SET', key, table.concat(parts), 'NX') then foreign(key) end
   if leaf < group.leaves then redis.call('DEL', spill) end
   if #spilled > 0 then ask('HSET', spill, unpack(spilled)) end
-  local its = SLOTS_OF + 1 + leaf
-  group.head = sub(group.head, 1, its - 1) .. char(slots) .. sub(group.head, its + 1)
+  group.slots = sub(group.slots, 1, leaf) .. char(slots) .. sub(group.slots, leaf + 2)
 end
 
 -- Return two tables that have '' for each byte: one where this bit is set, one where it is not.
@@ -152,9 +150,11 @@ local function save()
       if group.fold < MOST_FOLD then double(group) else split(group) end
       write_head(group)
     end
-    for leaf in pairs(group.crowded) do lengthen(group, leaf) end
+    if group.crowded then
+      for leaf in pairs(group.crowded) do lengthen(group, leaf) end
+    end
     if group.changed then
-      heads[#heads + 1], heads[#heads + 2] = group.key, packed_head(group, sub(group.head, SLOTS_OF + 1))
+      heads[#heads + 1], heads[#heads + 2] = group.key, packed_head(group)
     end
   end
   if #heads > 0 then redis.call('MSET', unpack(heads)) end

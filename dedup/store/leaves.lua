@@ -24,6 +24,7 @@ local LOAD = 12  -- records a row that a group holds before it grows
 local FEWEST, MOST = 4, 1024  -- slots of a row; leaves: of the place, four bits choose the row and ten the leaf
 local HEAD, SLOTS_OF = '<I4I4I4I1', 13  -- bytes of a head before those of the leaves
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
+local OFTEN = 32768  -- offsets up to here are written out once a call: all, while leaves are short
 local NOBODY, EMPTY = rep('\255', 4), rep('\255', RECORD)
 
 local groups = {}
@@ -32,8 +33,8 @@ local function foreign(key)
   error({err = 'FOREIGN ' .. key})
 end
 
-local function packed_head(group, slots)
-  return pack(HEAD, group.leaves, group.count, group.limit, group.fold) .. slots
+local function packed_head(group)
+  return pack(HEAD, group.leaves, group.count, group.limit, group.fold) .. group.slots
 end
 
 -- Groups fill up alike: if all began with the same limit, all would grow at the same time.
@@ -41,28 +42,30 @@ local function first_limit(stem)
   return math.floor(ROWS * LOAD * (0.5 + tonumber(sub(redis.sha1hex(stem), 1, 4), 16) / 131072))
 end
 
+local function opened(key, stem, head)
+  local leaves, count, limit, fold, slots = 1, 0, nil, 1, ''
+  if head == '' then
+    limit = first_limit(stem)
+  else
+    if #head < SLOTS_OF then foreign(key) end
+    leaves, count, limit, fold = unpack_struct(HEAD, head)
+    slots = sub(head, SLOTS_OF + 1)
+    if leaves < 1 or leaves > MOST or #slots > leaves or fold < 1 or fold > MOST_FOLD then foreign(key) end
+  end
+  local span = 2
+  while span <= leaves do span = span * 2 end
+  return {
+    key = key, stem = stem, leaves = leaves, span = span, count = count, limit = limit, fold = fold, slots = slots,
+    names = {}, crowded = false, changed = false,
+  }
+end
+
 -- Open the groups of the first `count` keys.
 local function open_groups(count)
   local keys = {}
   for i = 1, count do keys[i] = KEYS[i] .. ':b' end
   local heads = redis.call('MGET', unpack(keys))
-  for i = 1, count do
-    local group = {key = keys[i], stem = KEYS[i], leaves = 1, span = 2, count = 0, fold = 1, names = {}, crowded = {}}
-    group.head = present(keys[i], heads[i])
-    if group.head == '' then
-      group.limit = first_limit(KEYS[i])
-      group.head = packed_head(group, '')
-    else
-      if #group.head < SLOTS_OF then foreign(keys[i]) end
-      group.leaves, group.count, group.limit, group.fold = unpack_struct(HEAD, group.head)
-      local room = #group.head - SLOTS_OF
-      if group.leaves < 1 or group.leaves > MOST or room > group.leaves or group.fold > MOST_FOLD then
-        foreign(keys[i])
-      end
-    end
-    while group.span <= group.leaves do group.span = group.span * 2 end
-    groups[i] = group
-  end
+  for i = 1, count do groups[i] = opened(keys[i], KEYS[i], present(keys[i], heads[i])) end
 end
 
 local formats = {}
@@ -80,9 +83,16 @@ local function fields(packed, entry, size)
   return list, count
 end
 
--- The server would write numbers as %.17g.
+local offsets = {}
+
+-- Return a number as text: the server would write it as %.17g, which is slow. Small offsets come again and again.
 local function decimal(number)
-  return format('%d', number)
+  local text = offsets[number]
+  if not text then
+    text = format('%d', number)
+    if number < OFTEN then offsets[number] = text end
+  end
+  return text
 end
 
 local suffixes = {}
@@ -112,7 +122,7 @@ end
 
 -- Return how many slots a row of a leaf has, 0 where there is no string yet.
 local function slots_of(group, leaf)
-  return byte(group.head, SLOTS_OF + 1 + leaf) or 0
+  return byte(group.slots, leaf + 1) or 0
 end
 
 -- Return how many bytes are in use of the row that begins behind the byte `from`, and has `width`.
@@ -130,11 +140,15 @@ end
 local function records_of(group, leaf, row)
   local width, whole = slots_of(group, leaf) * RECORD, ''
   if width > 0 then
-    local key, from = leaf_key(group, leaf), row * width
-    whole = try_server('GETRANGE', key, decimal(from), decimal(from + width - 1))
+    local key, from = group.names[leaf] or leaf_key(group, leaf), row * width
+    -- with a byte more than the row has, it ends where the next one begins: a number less to write out as text
+    whole = try_server('GETRANGE', key, offsets[from] or decimal(from), offsets[from + width] or decimal(from + width))
     if #whole < width then refuse(key, whole) end  -- an error has no length
+    local free = find(whole, EMPTY, 1, true)
+    if free and free % RECORD == 1 then return whole, free - 1 end
     local size = used(whole, 0, width)
     if size < width then return whole, size end
+    whole = sub(whole, 1, width)
   end
   local spilled = ask('HGET', spill_key(group, leaf), decimal(row))
   if not spilled then return whole, width end
@@ -171,7 +185,7 @@ end
 local function first_leaf(group)
   local width = FEWEST * RECORD
   if not redis.call('SET', leaf_key(group, 0), rep('\255', ROWS * width), 'NX') then foreign(leaf_key(group, 0)) end
-  group.head = group.head .. char(FEWEST)
+  group.slots = char(FEWEST)
   return width
 end
 
@@ -180,9 +194,10 @@ local function append(group, leaf, row, records, size, tag, number)
   local width = slots_of(group, leaf) * RECORD
   if width == 0 then width = first_leaf(group) end
   if size < width then
-    call_server('SETRANGE', leaf_key(group, leaf), row * width + size, tag .. number)
+    call_server('SETRANGE', leaf_key(group, leaf), format('%d', row * width + size), tag .. number)
   else
     ask('HSET', spill_key(group, leaf), decimal(row), sub(records, width + 1) .. tag .. number)
+    if not group.crowded then group.crowded = {} end
     group.crowded[leaf] = true
   end
   group.count, group.changed = group.count + 1, true

@@ -243,6 +243,32 @@ async def test_leases_of_a_live_process_do_not_run_out(store: Store, namespace: 
     assert isinstance((await rival)[0], Copy)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+async def test_whoever_meets_a_winner_waits_outside(
+    store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """A page that is R to a won claim enters no bucket before that claim is void; once it is kept, it is a copy."""
+    near, other = index(store, namespace), index(store, namespace, owner=b"owner--2")
+    winner = await claim(near, document(1, text(1)))
+    await near.win([winner])
+    entered = asyncio.Event()
+
+    async def register(documents: Sequence[Document]) -> list[Claim]:
+        entered.set()
+        return await NearIndex.register(other, documents)
+
+    monkeypatch.setattr(other, "register", register)
+    late = asyncio.create_task(settle(other, document(2, edited(text(1), 1))))
+    done, _ = await asyncio.wait({late}, timeout=0.3)
+    assert not done and not entered.is_set()
+    if kept:
+        await near.commit([winner])
+        assert isinstance((await late)[0], Copy) and not entered.is_set()
+    else:
+        await near.release([winner])
+        assert await late == [Novel()] and entered.is_set()
+
+
 async def test_bytes_are_taken_back_when_the_claim_was_lost(store: Store, namespace: str) -> None:
     """If the claim is void before COMMIT, the sink is told, and the page is judged anew."""
     near = index(store, namespace)
