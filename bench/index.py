@@ -1,6 +1,6 @@
 """The shared index against datasketch's MinHashLSH on Redis: memory, speed, and what growth does.
 
-    python -m bench.index [--pages 100000] [--rate-pages 2000] [--growth 10000 100000 1000000] [--json FILE]
+    python -m bench.index [--pages 100000] [--rate-pages 6000] [--growth 10000 100000 1000000] [--json FILE]
 
 Each measurement has an empty server of its own, without persistence; both sides talk to it over TCP on loopback.
 
@@ -226,8 +226,8 @@ def show_growth(rows: Sequence[Growth]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Memory and speed of the shared index, beside datasketch's.")
     parser.add_argument("--pages", type=int, default=100_000, help="for memory")
-    parser.add_argument("--rate-pages", type=int, default=2000, help="a round, for speed")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rate-pages", type=int, default=6000, help="a round, for speed")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--growth", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], metavar="PAGES")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     parser.add_argument("--redis-server", default=recall.default_binary(), metavar="PATH")

@@ -112,20 +112,23 @@ class Judge:
 
     async def _first_look(self, documents: Sequence[Document], earlier: Sequence[Mapping[int, Match]]) -> list[_Known]:
         """PROBE for all; on a standalone server, whoever meets nobody comes back as a winner."""
-        answers: dict[int, Claim | Found] = {}
-        if not self._index.store.cluster:
-            free = [i for i, matches in enumerate(earlier) if not matches]
-            answers = dict(zip(free, await self._index.claim([documents[i] for i in free]), strict=True))
-        known = await self._known(documents, answers)
-        # whoever was only compared with equal texts, and is no copy of them, and who was not compared at all
-        rest = [i for i in range(len(documents)) if i not in known]
+        one_step = not self._index.store.cluster
+        free = [i for i, matches in enumerate(earlier) if one_step and not matches]
+        bound = [i for i, matches in enumerate(earlier) if matches or not one_step]
+        claims, found = await asyncio.gather(
+            self._index.claim([documents[i] for i in free]), self._index.probe([documents[i] for i in bound])
+        )
+        answers = dict(zip(free, claims, strict=True))
+        known = await self._known(documents, answers | _found(bound, found))
+        # whoever was only compared with equal texts, and is no copy of them
+        rest = [i for i in free if i not in known]
         found = await self._index.probe([documents[i] for i in rest])
-        known |= await self._known(documents, {i: Found(numbers) for i, numbers in zip(rest, found, strict=True)})
+        known |= await self._known(documents, _found(rest, found))
         # nothing goes on with the claim of a former life: it leaves, and enters again if it must
         former = [Claim(d, self._index.former.pop(d.id)) for d in documents if d.id in self._index.former]
         await self._index.release([*former, *(k.itself for k in known.values() if k.itself is not None)])
         # whoever met only strangers claims once more without them: one step instead of three
-        again = [i for i in answers if known[i].strangers]
+        again = [i for i in free if known[i].strangers]
         claims = await self._index.claim([documents[i] for i in again], [known[i].strangers for i in again])
         known |= {i: _Known(won=one) for i, one in zip(again, claims, strict=True) if isinstance(one, Claim)}
         return [known[i] for i in range(len(documents))]
@@ -194,3 +197,7 @@ class Judge:
                     await asyncio.sleep(wait)
                     wait = min(2 * wait, _LONGEST_WAIT)
         return [contest.outcomes[document.id] for document, _ in contenders]
+
+
+def _found(which: Sequence[int], numbers: Sequence[set[bytes]]) -> dict[int, Claim | Found]:
+    return {i: Found(some) for i, some in zip(which, numbers, strict=True)}

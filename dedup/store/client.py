@@ -168,7 +168,7 @@ class Store:
         for part in parts:
             keys = [key for i in part for key in items[i][0]]
             calls.append((keys, [*header, *(word for i in part for word in items[i][1])]))
-        replies = await self._calls(script, calls)
+        replies = await self.calls(script, calls)
         answers: list[Any] = [None] * len(items)
         for part, reply in zip(parts, replies, strict=True):
             each = reply if isinstance(reply, list) else [reply] * len(part)
@@ -178,23 +178,20 @@ class Store:
 
     async def call(self, script: str, keys: Sequence[bytes], words: Sequence[bytes | int]) -> Any:
         """Return the script's answer; on a Cluster, all keys must lie in one slot."""
-        return (await self._calls(script, [(keys, words)]))[0]
+        return (await self.calls(script, [(keys, words)]))[0]
 
-    async def _calls(self, script: str, calls: Sequence[tuple[Sequence[bytes], Sequence[bytes | int]]]) -> list[Any]:
+    async def calls(self, script: str, calls: Sequence[Item]) -> list[Any]:
+        """Return the script's answer to each call, in order; on a Cluster, all keys of a call must lie in one slot."""
         text, sha = _script(script)
-        if self.cluster:
-            commands = [("EVALSHA", sha, len(keys), *keys, *words) for keys, words in calls]
-            answers: list[Any] = await self._send(lambda: self._pipeline(commands, instead=("EVAL", text)))
-            return answers
+        commands = [("EVALSHA", sha, len(keys), *keys, *words) for keys, words in calls]
 
-        async def one(keys: Sequence[bytes], words: Sequence[bytes | int]) -> Any:
+        # awaited here, not in a task: what a batch asks for is sent before the loop turns to another batch
+        async def together() -> list[Any]:
             async with self._room:
-                try:
-                    return await self.client.evalsha(sha, len(keys), *keys, *words)
-                except refused.NoScriptError:
-                    return await self.client.eval(text, len(keys), *keys, *words)
+                return await self._pipeline(commands, instead=("EVAL", text))
 
-        return list(await asyncio.gather(*(self._send(functools.partial(one, *call)) for call in calls)))
+        answers: list[Any] = await self._send(together)
+        return answers
 
     async def _pipeline(self, commands: Sequence[Sequence[Any]], instead: tuple[str, str] | None = None) -> list[Any]:
         """Return the answers to commands sent together, a pipeline a node; `instead` of an unknown script its text."""

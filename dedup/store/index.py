@@ -6,7 +6,6 @@ dedup/judge.py, why they are right in docs/claims.md.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence, Set
 from typing import Self
 
@@ -142,18 +141,25 @@ class NearIndex:
         """
         known = strangers or [frozenset()] * len(documents)
         starts = range(0, len(documents), _AT_ONCE)
-        parts = (self._claim(documents[at : at + _AT_ONCE], known[at : at + _AT_ONCE]) for at in starts)
-        return [answer for part in await asyncio.gather(*parts) for answer in part]
+        parts = [(documents[at : at + _AT_ONCE], known[at : at + _AT_ONCE]) for at in starts]
+        taken = [await self.numbers(len(some)) for some, _ in parts]
+        calls = [self._claim_call(*part, numbers) for part, numbers in zip(parts, taken, strict=True)]
+        answers = await self.store.calls("claim", calls) if calls else []
+        claims: list[Claim | Found] = []
+        for (some, _), numbers, answer in zip(parts, taken, answers, strict=True):
+            claims += self._claims(some, numbers, answer)
+        return claims
 
-    async def _claim(self, some: Sequence[Document], strangers: Sequence[Set[bytes]]) -> list[Claim | Found]:
-        taken = await self.numbers(len(some))
+    def _claim_call(self, some: Sequence[Document], strangers: Sequence[Set[bytes]], taken: range) -> Item:
         groups, twice, packed = entries([d.buckets for d in some])
         chunks = range(taken.start // CHUNK, taken[-1] // CHUNK + 1)
         keys = [self.keys.stems[g] for g in groups] + [self.keys.stems[c % GROUPS] for c in chunks]
         words: list[bytes | int] = [self._lease_ms, self._owner, taken.start, len(groups), twice]
         for document, own, known in zip(some, packed, strangers, strict=True):
             words += own, document.record, b"".join(known)
-        answers = await self.store.call("claim", keys, words)
+        return keys, words
+
+    def _claims(self, some: Sequence[Document], taken: range, answers: Sequence[bytes]) -> list[Claim | Found]:
         found = [Found({answer[i : i + 4] for i in range(1, len(answer), 4)}, answer[:1] == b"C") for answer in answers]
         self._give_back(taken, found)
         return [

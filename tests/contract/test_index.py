@@ -189,13 +189,13 @@ async def test_a_claim_whose_answer_was_lost_is_made_again(store: Store, namespa
 
 @pytest.fixture
 def every_call_is_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    once = Store._calls
+    once = Store.calls
 
     async def twice(self: Store, script: str, calls: Any) -> list[Any]:
         await once(self, script, calls)
         return await once(self, script, calls)
 
-    monkeypatch.setattr(Store, "_calls", twice)
+    monkeypatch.setattr(Store, "calls", twice)
 
 
 @pytest.mark.usefixtures("every_call_is_sent_twice")
