@@ -9,9 +9,9 @@ Each measurement has an empty server of its own, without persistence; both sides
     speed    ready fingerprints to outcomes, claim and commit included, by one process in batches of 256, two of them
              under way; for datasketch, ready MinHashes of the same texts: query, and insert where nothing was found (it
              stores no signatures to verify by). The two take turns; `fastest` compares the fastest round of each.
-    growth   the rate at which novel pages enter an index that has so many, in batches of 256, two of them under way.
-             It takes turns of 1,024 pages with another index of the first size: the ratio compares the two under the
-             same load of the machine.
+    growth   the rate at which 5,000 novel pages enter an index that has so many, in batches of 256, two of them under
+             way. It takes turns of 1,024 pages with another index of the first size: the ratio compares the two under
+             the same load of the machine.
 """
 
 from __future__ import annotations
@@ -174,24 +174,25 @@ async def growth(binary: str, sizes: Sequence[int]) -> list[Growth]:
         before = used_memory(client)
         for size in sizes:
             async with opened(client) as judge:
-                await fill(judge, rng, pages, size - span)
+                await fill(judge, rng, pages, size)
+                used = used_memory(client) - before
                 seconds, small = await side_by_side(binary, judge, size, sizes[0], span)
-            rows.append(Growth(size, span / seconds, small / seconds, (used_memory(client) - before) / size))
-            pages = size
+            rows.append(Growth(size, span / seconds, small / seconds, used / size))
+            pages = size + span
     return rows
 
 
 async def side_by_side(binary: str, judge: Judge, size: int, first: int, span: int) -> tuple[float, float]:
-    """Return the seconds for the pages that bring an index to `size`, and those that bring another to `first`."""
+    """Return the seconds for so many pages more in an index of `size`, and in another one of size `first`."""
     rng, seconds = np.random.default_rng(size), [0.0, 0.0]
     with server(binary) as client:
         async with opened(client) as other:
-            await fill(other, rng, 0, first - span)
+            await fill(other, rng, 0, first)
             for at in range(0, span, TURN):
-                for i, (one, end) in enumerate(((judge, size), (other, first))):
+                for i, (one, start) in enumerate(((judge, size), (other, first))):
                     some = unrelated(rng, min(TURN, span - at))
                     began = time.perf_counter()
-                    await settle(one, some, end - span + at)
+                    await settle(one, some, start + at)
                     seconds[i] += time.perf_counter() - began
     return seconds[0], seconds[1]
 

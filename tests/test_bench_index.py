@@ -33,7 +33,7 @@ def test_without_datasketch_our_rows_are_still_there(
     assert found["their_bytes"] is None
     assert found["memory"]["bytes"] == pytest.approx(sum(found["memory"]["parts"].values()))
     assert 100 < found["memory"]["parts"]["documents"] < 1000
-    assert 50 < found["memory"]["parts"]["buckets"] < 1000
+    assert 50 < found["memory"]["parts"]["buckets"] < 3000
     half, none = found["speed"]
     assert half["found"] == half["planted"] > 200
     assert (none["found"], none["planted"], none["theirs"]) == (0, 0, [])

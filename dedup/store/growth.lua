@@ -1,6 +1,4 @@
--- How a bucket group grows (leaves.lua has the layout): its rows double, its leaves split, their rows get longer.
-
-local gsub = string.gsub
+-- How a bucket group grows (leaves.lua has the layout): it folds, its leaves split, their rows get longer.
 
 -- slots a row may have: so that a leaf just fits into a size in which servers (jemalloc) give out memory
 local SLOTS = {FEWEST, 7, 9, 11, 14, 18, 23, 28, 37, 46, 56, 74, 93, 112, 149, 187, 224, 255}
@@ -40,7 +38,7 @@ end
 -- differ in when they want longer rows, as all groups fill up alike.
 local function slots_for(group, leaf, average)
   local lot = tonumber(sub(redis.sha1hex(leaf_key(group, leaf)), 1, 2), 16) / 255
-  local enough = average + (0.75 + lot) * math.sqrt(average)
+  local enough = average + (1 + lot) * math.sqrt(average)
   for s = 1, #SLOTS do
     if SLOTS[s] >= enough then return SLOTS[s] end
   end
@@ -52,29 +50,9 @@ local function write_head(group)
   group.changed = false
 end
 
-local free = {}  -- slots, by how many bytes they are
-
-local function room(size)
-  local some = free[size]
-  if not some then
-    some = rep('\255', size)
-    free[size] = some
-  end
-  return some
-end
-
--- Write a leaf with these rows, of so many slots: one that was read just now, or a new one.
-local function put_leaf(group, leaf, rows, slots)
-  local width, parts, spilled = slots * RECORD, {}, {}
-  for row = 0, rows_in(group) - 1 do
-    local records = rows[row]
-    local left = width - #records
-    if left < 0 then
-      spilled[#spilled + 1], spilled[#spilled + 2] = decimal(row), sub(records, width + 1)
-      records, left = sub(records, 1, width), 0
-    end
-    parts[2 * row + 1], parts[2 * row + 2] = records, room(left)
-  end
+-- Write a leaf of so many slots a row: one that was read just now, or a new one. `parts` are its bytes, `spilled` the rows
+-- and records of those that found no slot.
+local function write_leaf(group, leaf, slots, parts, spilled)
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
   if slots_of(group, leaf) > 0 then redis.call('DEL', key) end
   if not redis.call('SET', key, table.concat(parts), 'NX') then foreign(key) end
@@ -83,61 +61,81 @@ local function put_leaf(group, leaf, rows, slots)
   group.slots = sub(group.slots, 1, leaf) .. char(slots) .. sub(group.slots, leaf + 2)
 end
 
--- Return two tables that have '' for each byte: one where this bit is set, one where it is not.
-local function gone(bit_value)
-  local set, unset = {}, {}
-  for value = 0, 255 do
-    if value % (2 * bit_value) >= bit_value then set[char(value)] = '' else unset[char(value)] = '' end
-  end
-  return set, unset
-end
-
--- Return the records of a leaf's rows, those apart that have a bit of the place set, and how many there are in all.
-local function halves(group, leaf, bit_value)
-  local its_byte, stay, move = '(.)......', {}, {}
-  if bit_value > 255 then its_byte, bit_value = '.(.).....', bit_value / 256 end
-  local set, unset = gone(bit_value)
-  local rows, size = rows_of(group, leaf)
+-- Write a leaf with the rows from a first one on, of so many slots.
+local function put_leaf(group, leaf, rows, first, slots)
+  local width, parts, spilled, free = slots * RECORD, {}, {}, {}
+  for left = 0, width, RECORD do free[left] = rep('\255', left) end
   for row = 0, rows_in(group) - 1 do
-    stay[row], move[row] = gsub(rows[row], its_byte, set), gsub(rows[row], its_byte, unset)
+    local records = rows[first + row]
+    local left = width - #records
+    if left < 0 then
+      spilled[#spilled + 1], spilled[#spilled + 2] = decimal(row), sub(records, width + 1)
+      records, left = sub(records, 1, width), 0
+    end
+    parts[2 * row + 1], parts[2 * row + 2] = records, free[left]
   end
-  return stay, move, size / RECORD
+  write_leaf(group, leaf, slots, parts, spilled)
 end
 
--- Give the group's only leaf twice as many rows: half of a row's records go to a new one.
-local function double(group)
-  local rows, move, count = halves(group, 0, group.fold)
-  local many = rows_in(group)
-  for row = 0, many - 1 do rows[many + row] = move[row] end
-  group.fold, group.limit = 2 * group.fold, 2 * group.limit
-  put_leaf(group, 0, rows, slots_for(group, 0, count / rows_in(group)))
+-- Part so many rows in `ways`: the bits of the place from `divisor` up say to which part a record goes. Part p's rows
+-- begin at p * many.
+local function part(rows, many, ways, divisor)
+  local at_byte, way_of, parts, counts, parted = 0, {}, {}, {}, {}
+  if divisor > 255 then at_byte, divisor = 1, divisor / 256 end
+  for value = 0, 255 do way_of[value] = math.floor(value / divisor) % ways end
+  for way = 0, ways - 1 do parts[way] = {} end
+  for row = 0, many - 1 do
+    local records = rows[row]
+    for way = 0, ways - 1 do counts[way] = 0 end
+    for at = 1, #records, RECORD do
+      local way = way_of[byte(records, at + at_byte)]
+      local count = counts[way] + 1
+      parts[way][count], counts[way] = sub(records, at, at + RECORD - 1), count
+    end
+    for way = 0, ways - 1 do parted[way * many + row] = table.concat(parts[way], '', 1, counts[way]) end
+  end
+  return parted
+end
+
+-- Give the group's only leaf four times as many rows: each becomes four. Twice as many would cost the same, twice as often.
+local function fold(group)
+  local rows, size = rows_of(group, 0)
+  rows = part(rows, rows_in(group), 4, group.fold)
+  group.fold, group.limit = 4 * group.fold, 4 * group.limit
+  put_leaf(group, 0, rows, 0, slots_for(group, 0, size / RECORD / rows_in(group)))
 end
 
 -- Give the group one more leaf: it takes half of another's records.
 local function split(group)
-  local half = group.span / 2
+  local half, many = group.span / 2, rows_in(group)
   local leaf, new = group.leaves - half, group.leaves
-  local stay, move, count = halves(group, leaf, half * group.fold)
-  local average = count / 2 / rows_in(group)
-  put_leaf(group, leaf, stay, slots_for(group, leaf, average))
-  put_leaf(group, new, move, slots_for(group, new, average))
-  group.leaves, group.limit = group.leaves + 1, group.limit + LOAD * rows_in(group)
+  local rows, size = rows_of(group, leaf)
+  local average = size / RECORD / 2 / many
+  rows = part(rows, many, 2, half * group.fold)
+  put_leaf(group, leaf, rows, 0, slots_for(group, leaf, average))
+  put_leaf(group, new, rows, many, slots_for(group, new, average))
+  group.leaves, group.limit = group.leaves + 1, group.limit + LOAD / 2 * many
   if group.leaves == group.span then group.span = 2 * group.span end
 end
 
--- Give a leaf longer rows if it has as many records as need them, and not only in the rows that are crowded.
+-- Give a leaf longer rows if it has as many records as need them, and not only in the rows that are crowded. What is in
+-- its slots is not looked at.
 local function lengthen(group, leaf)
   local is_split = leaf < group.leaves - group.span / 2 or leaf >= group.span / 2
   local share = (group.leaves == 1 and 1) or (is_split and 1 / group.span) or 2 / group.span
-  local slots = slots_for(group, leaf, group.count * share / rows_in(group))
-  if slots <= slots_of(group, leaf) then return end
-  local width, rows = slots_of(group, leaf) * RECORD, {}
+  local slots, before = slots_for(group, leaf, group.count * share / rows_in(group)), slots_of(group, leaf)
+  if slots <= before then return end
   local all, spilled = parts_of_leaf(group, leaf)
+  local width, more, parts, left = before * RECORD, (slots - before) * RECORD, {}, {}
+  local free = rep('\255', more)
   for row = 0, rows_in(group) - 1 do
-    local records = sub(all, row * width + 1, row * width + width)  -- with its free slots
-    rows[row] = spilled[row] and records .. spilled[row] or records
+    parts[2 * row + 1], parts[2 * row + 2] = sub(all, row * width + 1, row * width + width), free
   end
-  put_leaf(group, leaf, rows, slots)
+  for row, records in pairs(spilled) do
+    parts[2 * row + 2] = sub(records .. free, 1, more)
+    if #records > more then left[#left + 1], left[#left + 2] = decimal(row), sub(records, more + 1) end
+  end
+  write_leaf(group, leaf, slots, parts, left)
   write_head(group)
 end
 
@@ -147,7 +145,7 @@ local function save()
   for i = 1, #groups do
     local group = groups[i]
     while group.count > group.limit and group.leaves < MOST do
-      if group.fold < MOST_FOLD then double(group) else split(group) end
+      if group.fold < MOST_FOLD then fold(group) else split(group) end
       write_head(group)
     end
     if group.crowded then

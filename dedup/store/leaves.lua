@@ -10,9 +10,9 @@
 --   stem:b:N  leaf N
 --   stem:s:N  a hash: row -> the records that found no slot there, as a few do
 --
--- A group grows with its records, one step at a time: its one leaf gets twice as many rows (its fold doubles), until
--- there are 2000 of them; then leaves split (linear hashing). Both go by the next bit of the place, which is the first
--- fourteen bits of the tag. As leaves fill up they get longer rows. With 32768 added to the place, a query looks for
+-- A group grows with its records, one step at a time: its one leaf gets four times as many rows (it folds), and again, to
+-- 2000; then leaves split (linear hashing). Both go by the next bits of the place, which is the first fourteen bits of the
+-- tag. As leaves fill up they get longer rows. With 32768 added to the place, a query looks for
 -- SimHash: the last ten bits of the tag are SimHash's own, and one of them may differ.
 
 local byte, char, find, format, sub = string.byte, string.char, string.find, string.format, string.sub
@@ -20,7 +20,7 @@ local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
 local call_server, try_server, xor, both = redis.call, redis.pcall, bit.bxor, bit.band
 
 local RECORD, ROWS, MOST_FOLD = 7, 125, 16  -- bytes; rows of a leaf before it folds; what they may be multiplied by
-local LOAD = 12  -- records a row that a group holds before it grows
+local LOAD = 24  -- records a row that the first leaf holds at most before it folds; further leaves half of it
 local FEWEST, MOST = 4, 1024  -- slots of a row; leaves: of the place, four bits choose the row and ten the leaf
 local HEAD, SLOTS_OF = '<I4I4I4I1', 13  -- bytes of a head before those of the leaves
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
