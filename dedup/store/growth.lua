@@ -54,9 +54,8 @@ end
 -- and records of those that found no slot.
 local function write_leaf(group, leaf, slots, parts, spilled)
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
-  if slots_of(group, leaf) > 0 then redis.call('DEL', key) end
+  if slots_of(group, leaf) > 0 then redis.call('DEL', key, spill) end
   if not redis.call('SET', key, table.concat(parts), 'NX') then foreign(key) end
-  if leaf < group.leaves then redis.call('DEL', spill) end
   if #spilled > 0 then ask('HSET', spill, unpack(spilled)) end
   group.slots = sub(group.slots, 1, leaf) .. char(slots) .. sub(group.slots, leaf + 2)
 end
@@ -77,53 +76,67 @@ local function put_leaf(group, leaf, rows, first, slots)
   write_leaf(group, leaf, slots, parts, spilled)
 end
 
--- Part so many rows in `ways`: the bits of the place from `divisor` up say to which part a record goes. Part p's rows
--- begin at p * many.
-local function part(rows, many, ways, divisor)
-  local at_byte, way_of, parts, counts, parted = 0, {}, {}, {}, {}
+-- Part so many rows in four: the two bits of the place from `divisor` up say to which part a record goes. The rows of part
+-- p begin at p * many.
+local function part(rows, many, divisor)
+  local at_byte, way_of, parts, counts, parted = 0, {}, {[0] = {}, {}, {}, {}}, {}, {}
   if divisor > 255 then at_byte, divisor = 1, divisor / 256 end
-  for value = 0, 255 do way_of[value] = math.floor(value / divisor) % ways end
-  for way = 0, ways - 1 do parts[way] = {} end
+  for value = 0, 255 do way_of[value] = math.floor(value / divisor) % 4 end
   for row = 0, many - 1 do
     local records = rows[row]
-    for way = 0, ways - 1 do counts[way] = 0 end
+    for way = 0, 3 do counts[way] = 0 end
     for at = 1, #records, RECORD do
       local way = way_of[byte(records, at + at_byte)]
       local count = counts[way] + 1
       parts[way][count], counts[way] = sub(records, at, at + RECORD - 1), count
     end
-    for way = 0, ways - 1 do parted[way * many + row] = table.concat(parts[way], '', 1, counts[way]) end
+    for way = 0, 3 do parted[way * many + row] = table.concat(parts[way], '', 1, counts[way]) end
   end
   return parted
 end
 
--- Give the group's only leaf four times as many rows: each becomes four. Twice as many would cost the same, twice as often.
+-- Give the group's only leaf four times as many rows: each becomes four.
 local function fold(group)
   local rows, size = rows_of(group, 0)
-  rows = part(rows, rows_in(group), 4, group.fold)
+  rows = part(rows, rows_in(group), group.fold)
   group.fold, group.limit = 4 * group.fold, 4 * group.limit
   put_leaf(group, 0, rows, 0, slots_for(group, 0, size / RECORD / rows_in(group)))
 end
 
--- Give the group one more leaf: it takes half of another's records.
+-- Make four leaves of the first one that is not yet split in this round.
 local function split(group)
-  local half, many = group.span / 2, rows_in(group)
-  local leaf, new = group.leaves - half, group.leaves
+  local leaf, many, span = group.split, rows_in(group), group.span
   local rows, size = rows_of(group, leaf)
-  local average = size / RECORD / 2 / many
-  rows = part(rows, many, 2, half * group.fold)
-  put_leaf(group, leaf, rows, 0, slots_for(group, leaf, average))
-  put_leaf(group, new, rows, many, slots_for(group, new, average))
-  group.leaves, group.limit = group.leaves + 1, group.limit + LOAD / 2 * many
-  if group.leaves == group.span then group.span = 2 * group.span end
+  local average = size / RECORD / 4 / many
+  rows = part(rows, many, span * group.fold)
+  group.slots = group.slots .. rep('\0', 4 * span - #group.slots)
+  for way = 0, 3 do
+    local new = leaf + way * span
+    put_leaf(group, new, rows, way * many, slots_for(group, new, average))
+  end
+  group.split = leaf + 1
+  if group.split == span then group.span, group.split, group.limit = 4 * span, 0, 4 * group.limit end
+end
+
+-- Let a group take a step to four times its rows if it has as many records as need them. All groups and all leaves grow
+-- by one such step for each time that they fill up four times: a record is moved seldom.
+local function grow(group)
+  if group.count <= group.limit then return end
+  if group.fold < MOST_FOLD then
+    fold(group)
+  elseif group.span < MOST then
+    split(group)
+  else
+    return
+  end
+  write_head(group)
 end
 
 -- Give a leaf longer rows if it has as many records as need them, and not only in the rows that are crowded. What is in
 -- its slots is not looked at.
 local function lengthen(group, leaf)
-  local is_split = leaf < group.leaves - group.span / 2 or leaf >= group.span / 2
-  local share = (group.leaves == 1 and 1) or (is_split and 1 / group.span) or 2 / group.span
-  local slots, before = slots_for(group, leaf, group.count * share / rows_in(group)), slots_of(group, leaf)
+  local leaves = (leaf < group.split or leaf >= group.span) and 4 * group.span or group.span  -- as many would be alike
+  local slots, before = slots_for(group, leaf, group.count / leaves / rows_in(group)), slots_of(group, leaf)
   if slots <= before then return end
   local all, spilled = parts_of_leaf(group, leaf)
   local width, more, parts, left = before * RECORD, (slots - before) * RECORD, {}, {}
@@ -139,15 +152,12 @@ local function lengthen(group, leaf)
   write_head(group)
 end
 
--- Let the groups that changed grow as their records need it, and write their heads.
+-- Let the groups grow as their records need it, and write the heads of those that changed.
 local function save()
   local heads = {}
   for i = 1, #groups do
     local group = groups[i]
-    while group.count > group.limit and group.leaves < MOST do
-      if group.fold < MOST_FOLD then fold(group) else split(group) end
-      write_head(group)
-    end
+    grow(group)
     if group.crowded then
       for leaf in pairs(group.crowded) do lengthen(group, leaf) end
     end

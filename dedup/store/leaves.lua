@@ -5,24 +5,25 @@
 -- Used slots come first in a row, the others are full of ones. Little is read and written of a string that is long: the
 -- server has few keys to look up, and a record is one or two cache lines away.
 --
---   stem:b    how many leaves and records there are, with how many records the group grows next (three u32), its fold
---             (u8), and how many slots a row of each leaf has (a byte a leaf)
+--   stem:b    how many records there are, and with how many the group grows next (two u32); its fold (u8); how many leaves
+--             it has but for those that are split in this round, and how many are (two u16); how many slots a row of each
+--             leaf has (a byte a leaf)
 --   stem:b:N  leaf N
 --   stem:s:N  a hash: row -> the records that found no slot there, as a few do
 --
--- A group grows with its records, one step at a time: its one leaf gets four times as many rows (it folds), and again, to
--- 2000; then leaves split (linear hashing). Both go by the next bits of the place, which is the first fourteen bits of the
--- tag. As leaves fill up they get longer rows. With 32768 added to the place, a query looks for
--- SimHash: the last ten bits of the tag are SimHash's own, and one of them may differ.
+-- A group grows with its records. Its one leaf gets four times as many rows (it folds), and again, to 2000; from then on
+-- its leaves split in four, one with each call. Both go by the next two bits of the place, which is the first fourteen
+-- bits of the tag. As leaves fill up they get longer rows. With 32768 added to the place, a query looks for SimHash: the
+-- last ten bits of the tag are SimHash's own, and one of them may differ.
 
 local byte, char, find, format, sub = string.byte, string.char, string.find, string.format, string.sub
 local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
 local call_server, try_server, xor, both = redis.call, redis.pcall, bit.bxor, bit.band
 
 local RECORD, ROWS, MOST_FOLD = 7, 125, 16  -- bytes; rows of a leaf before it folds; what they may be multiplied by
-local LOAD = 24  -- records a row that the first leaf holds at most before it folds; further leaves half of it
+local LOAD = 24  -- records a row at most, on average, before a group grows
 local FEWEST, MOST = 4, 1024  -- slots of a row; leaves: of the place, four bits choose the row and ten the leaf
-local HEAD, SLOTS_OF = '<I4I4I4I1', 13  -- bytes of a head before those of the leaves
+local HEAD, SLOTS_OF = '<I4I4I1I2I2', 13  -- bytes of a head before those of the leaves
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
 local OFTEN = 32768  -- offsets up to here are written out once a call: all, while leaves are short
 local NOBODY, EMPTY = rep('\255', 4), rep('\255', RECORD)
@@ -34,7 +35,7 @@ local function foreign(key)
 end
 
 local function packed_head(group)
-  return pack(HEAD, group.leaves, group.count, group.limit, group.fold) .. group.slots
+  return pack(HEAD, group.count, group.limit, group.fold, group.span, group.split) .. group.slots
 end
 
 -- Groups fill up alike: if all began with the same limit, all would grow at the same time.
@@ -43,19 +44,17 @@ local function first_limit(stem)
 end
 
 local function opened(key, stem, head)
-  local leaves, count, limit, fold, slots = 1, 0, nil, 1, ''
+  local count, limit, fold, span, split, slots = 0, nil, 1, 1, 0, ''
   if head == '' then
     limit = first_limit(stem)
   else
     if #head < SLOTS_OF then foreign(key) end
-    leaves, count, limit, fold = unpack_struct(HEAD, head)
+    count, limit, fold, span, split = unpack_struct(HEAD, head)
     slots = sub(head, SLOTS_OF + 1)
-    if leaves < 1 or leaves > MOST or #slots > leaves or fold < 1 or fold > MOST_FOLD then foreign(key) end
+    if fold < 1 or fold > MOST_FOLD or span < 1 or span > MOST or split >= span or #slots > 4 * span then foreign(key) end
   end
-  local span = 2
-  while span <= leaves do span = span * 2 end
   return {
-    key = key, stem = stem, leaves = leaves, span = span, count = count, limit = limit, fold = fold, slots = slots,
+    key = key, stem = stem, count = count, limit = limit, fold = fold, span = span, split = split, slots = slots,
     names = {}, crowded = false, changed = false,
   }
 end
@@ -115,8 +114,9 @@ end
 local function spot_of(group, place, row)
   local fold, span = group.fold, group.span
   local low = place % fold
-  local leaf = (place - low) / fold % span
-  if leaf >= group.leaves then leaf = leaf - span / 2 end
+  local high = (place - low) / fold
+  local leaf = high % span
+  if leaf < group.split then leaf = high % (4 * span) end
   return leaf, low * ROWS + row
 end
 

@@ -6,9 +6,8 @@ their buckets by reading through the leaves: rare commands may cost seconds, the
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import struct
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -19,9 +18,10 @@ from dedup.store.client import Store
 from dedup.store.index import NearIndex, described
 from dedup.store.keys import CHUNK, GROUPS, Keys
 
-_CHUNKS, _LEAVES = 256, 16  # a script call: some milliseconds of the server's time
+_CHUNKS, _LEAVES = 256, 4  # a script call: some milliseconds of the server's time
 _SAMPLE = 2048  # keys of a kind whose memory is asked for
 _NOBODY = bytes(8)
+_HEAD = struct.Struct("<IIBHH")  # of a bucket group (leaves.lua): records first, then a byte a leaf, 0 for none
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -76,19 +76,20 @@ async def stats(index: NearIndex) -> Stats:
     """Return what the index holds and costs; memory is that of evenly chosen keys, times their number."""
     store, keys = index.store, index.keys
     pages = [int(n or 0) for n in await store.ask([("GET", stem + b":d") for stem in keys.stems])]
-    sizes = await store.ask([("GET", stem + b":b") for stem in keys.stems])
+    heads = await store.ask([("GET", stem + b":b") for stem in keys.stems])
     claims = sum(await store.ask([("HLEN", stem + b":p") for stem in keys.stems]))
-    ends = list(accumulate(int.from_bytes(size[:4], "little") if size else 0 for size in sizes))
-    records = sum(int.from_bytes(size[4:8], "little") if size else 0 for size in sizes)
+    records = sum(_HEAD.unpack_from(head)[0] for head in heads if head)
+    leaves = [
+        (stem, leaf.to_bytes(2, "big"))
+        for stem, head in zip(keys.stems, heads, strict=True)
+        for leaf, slots in enumerate((head or b"")[_HEAD.size :])
+        if slots
+    ]
     chunks = -(-int(await store.get(keys.numbers) or 0) // CHUNK)
 
-    def leaf(number: int, kind: bytes = b":b:") -> bytes:
-        group = bisect_right(ends, number)
-        return keys.stems[group] + kind + (number - ([0, *ends])[group]).to_bytes(2, "big")
-
     documents = await _part(store, chunks, lambda c: keys.stems[c % GROUPS] + b":k:%d" % (c // GROUPS))
-    leaves = await _part(store, ends[-1], leaf)
-    spilled = await _part(store, ends[-1], lambda number: leaf(number, b":s:"))
+    rows = await _part(store, len(leaves), lambda number: b":b:".join(leaves[number]))
+    spilled = await _part(store, len(leaves), lambda number: b":s:".join(leaves[number]))
     sites = sorted({key async for key in store.scan(keys.stems[0].partition(b"{")[0] + b"*}:c:*")})
     nodes = [store.node_of(stem) for stem in keys.stems]
     by_node = dict.fromkeys(sorted(set(nodes)), 0)
@@ -103,7 +104,7 @@ async def stats(index: NearIndex) -> Stats:
         records=records,
         sites=len(sites),
         documents=documents,
-        buckets=Part(leaves.keys + spilled.keys, leaves.bytes + spilled.bytes),
+        buckets=Part(rows.keys + spilled.keys, rows.bytes + spilled.bytes),
         census=await _part(store, len(sites), sites.__getitem__),
         pages_by_node=by_node,
         memory_by_node=await store.used_memory(),

@@ -12,7 +12,8 @@
 
 open_groups(1)
 local group, first = groups[1], tonumber(ARGV[1])
-local last = math.min(first + ARGV[2], group.leaves) - 1
+local ends = group.split > 0 and 4 * group.span or group.span
+local last = math.min(first + ARGV[2], ends) - 1
 local wanted, removed = {}, 0
 for n = 1, #ARGV[3], 4 do wanted[sub(ARGV[3], n, n + 3)] = true end
 
@@ -45,4 +46,4 @@ for leaf = first, last do
   if may_have_some(leaf) then take_from(leaf) end
 end
 save()
-return {removed, last + 1 < group.leaves and last + 1 or -1}
+return {removed, last + 1 < ends and last + 1 or -1}

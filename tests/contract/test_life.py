@@ -178,7 +178,7 @@ async def test_foreign_records_in_a_bucket_are_passed_over(store: Store, namespa
 @pytest.mark.parametrize(
     ("suffix", "command"),
     [
-        (b":b", ("SETRANGE", "0", "\0\0\0\0")),
+        (b":b", ("SETRANGE", "8", "\0")),
         (b":b:\0\0", ("SET", "no rows")),
         (b":b:\0\0", ("DEL",)),
     ],
