@@ -1,5 +1,7 @@
 -- How a bucket group grows (leaves.lua has the layout): it folds, its leaves split, their rows get longer.
 
+local gsub = string.gsub
+
 -- slots a row may have: so that a leaf just fits into a size in which servers (jemalloc) give out memory
 local SLOTS = {FEWEST, 7, 9, 11, 14, 18, 23, 28, 37, 46, 56, 74, 93, 112, 149, 187, 224, 255}
 
@@ -38,7 +40,7 @@ end
 -- differ in when they want longer rows, as all groups fill up alike.
 local function slots_for(group, leaf, average)
   local lot = tonumber(sub(redis.sha1hex(leaf_key(group, leaf)), 1, 2), 16) / 255
-  local enough = average + (1 + lot) * math.sqrt(average)
+  local enough = average + (1.25 + lot) * math.sqrt(average)
   for s = 1, #SLOTS do
     if SLOTS[s] >= enough then return SLOTS[s] end
   end
@@ -50,12 +52,12 @@ local function write_head(group)
   group.changed = false
 end
 
--- Write a leaf of so many slots a row: one that was read just now, or a new one. `parts` are its bytes, `spilled` the rows
--- and records of those that found no slot.
-local function write_leaf(group, leaf, slots, parts, spilled)
+-- Write a leaf of so many slots a row: one that was read just now, or a new one. `spilled` are the rows, and records of
+-- them, that find no slot.
+local function write_leaf(group, leaf, slots, all, spilled)
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
   if slots_of(group, leaf) > 0 then redis.call('DEL', key, spill) end
-  if not redis.call('SET', key, table.concat(parts), 'NX') then foreign(key) end
+  if not redis.call('SET', key, all, 'NX') then foreign(key) end
   if #spilled > 0 then ask('HSET', spill, unpack(spilled)) end
   group.slots = sub(group.slots, 1, leaf) .. char(slots) .. sub(group.slots, leaf + 2)
 end
@@ -73,7 +75,7 @@ local function put_leaf(group, leaf, rows, first, slots)
     end
     parts[2 * row + 1], parts[2 * row + 2] = records, free[left]
   end
-  write_leaf(group, leaf, slots, parts, spilled)
+  write_leaf(group, leaf, slots, table.concat(parts), spilled)
 end
 
 -- Part so many rows in four: the two bits of the place from `divisor` up say to which part a record goes. The rows of part
@@ -139,16 +141,15 @@ local function lengthen(group, leaf)
   local slots, before = slots_for(group, leaf, group.count / leaves / rows_in(group)), slots_of(group, leaf)
   if slots <= before then return end
   local all, spilled = parts_of_leaf(group, leaf)
-  local width, more, parts, left = before * RECORD, (slots - before) * RECORD, {}, {}
-  local free = rep('\255', more)
-  for row = 0, rows_in(group) - 1 do
-    parts[2 * row + 1], parts[2 * row + 2] = sub(all, row * width + 1, row * width + width), free
-  end
+  local width, more, left = before * RECORD, (slots - before) * RECORD, {}
   for row, records in pairs(spilled) do
-    parts[2 * row + 2] = sub(records .. free, 1, more)
     if #records > more then left[#left + 1], left[#left + 2] = decimal(row), sub(records, more + 1) end
   end
-  write_leaf(group, leaf, slots, parts, left)
+  -- one call for all rows: no string a row
+  write_leaf(group, leaf, slots, (gsub(all, rep('.', width), '%0' .. rep('\255', more))), left)
+  for row, records in pairs(spilled) do
+    call_server('SETRANGE', leaf_key(group, leaf), decimal(row * (width + more) + width), sub(records, 1, more))
+  end
   write_head(group)
 end
 

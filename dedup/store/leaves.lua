@@ -20,9 +20,9 @@ local byte, char, find, format, sub = string.byte, string.char, string.find, str
 local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
 local call_server, try_server, xor, both = redis.call, redis.pcall, bit.bxor, bit.band
 
-local RECORD, ROWS, MOST_FOLD = 7, 125, 16  -- bytes; rows of a leaf before it folds; what they may be multiplied by
+local RECORD, ROWS, MOST_FOLD = 7, 125, 64  -- bytes; rows of a leaf before it folds; what they may be multiplied by
 local LOAD = 24  -- records a row at most, on average, before a group grows
-local FEWEST, MOST = 4, 1024  -- slots of a row; leaves: of the place, four bits choose the row and ten the leaf
+local FEWEST, MOST = 4, 256  -- slots of a row; leaves: of the place, six bits choose the row and eight the leaf
 local HEAD, SLOTS_OF = '<I4I4I1I2I2', 13  -- bytes of a head before those of the leaves
 local TOLERANT, PLACE = 32768, 63  -- the flag of a query; the bits of the tag's second byte that are of the place
 local OFTEN = 32768  -- offsets up to here are written out once a call: all, while leaves are short

@@ -354,7 +354,7 @@ async def records_in(near: NearIndex) -> int:
 async def test_buckets_split_and_lose_nobody(store: Store, namespace: str) -> None:
     """However often the leaves of a group split, and their rows grow, each document stands in each of its buckets."""
     near = index(store, namespace)
-    rows = np.random.default_rng(1).integers(0, 2**56, (7000, 19), dtype=np.uint64)  # all in the first group
+    rows = np.random.default_rng(1).integers(0, 2**56, (11_000, 19), dtype=np.uint64)  # all in the first group
     claims = claims_at(rows)
     for at in range(0, len(claims), 50):
         await near.insert(claims[at : at + 50])
@@ -377,7 +377,7 @@ async def test_buckets_split_by_further_bits(store: Store, namespace: str) -> No
     await store.ask([("SETRANGE", near.keys.stems[0] + b":b", 0, (20_000_000).to_bytes(4, "little"))])
     for _ in range(100):  # so many records want more leaves, and each call makes some
         await near.insert([last])
-    assert (await shape(near))[0] > 256 and await records_in(near) == rows.size
+    assert (await shape(near))[0] >= 256 and await records_in(near) == rows.size
     await assert_each_stands_in_each(near, rows, [*claims, last])
 
 
