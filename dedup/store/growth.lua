@@ -58,7 +58,9 @@ local function write_leaf(group, leaf, slots, all, spilled)
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
   if slots_of(group, leaf) > 0 then redis.call('DEL', key, spill) end
   if not redis.call('SET', key, all, 'NX') then foreign(key) end
-  if #spilled > 0 then ask('HSET', spill, unpack(spilled)) end
+  for first = 1, #spilled, 2000 do  -- a call takes some thousand arguments
+    ask('HSET', spill, unpack(spilled, first, math.min(first + 1999, #spilled)))
+  end
   group.slots = sub(group.slots, 1, leaf) .. char(slots) .. sub(group.slots, leaf + 2)
 end
 
@@ -78,8 +80,8 @@ local function put_leaf(group, leaf, rows, first, slots)
   write_leaf(group, leaf, slots, table.concat(parts), spilled)
 end
 
--- Part so many rows in four: the two bits of the place from `divisor` up say to which part a record goes. The rows of part
--- p begin at p * many.
+-- Part so many rows in four: the two bits of the place from `divisor` up say to which part a record goes. The rows of
+-- part p begin at p * many.
 local function part(rows, many, divisor)
   local at_byte, way_of, parts, counts, parted = 0, {}, {[0] = {}, {}, {}, {}}, {}, {}
   if divisor > 255 then at_byte, divisor = 1, divisor / 256 end

@@ -3,7 +3,7 @@
 -- KEYS[i]  the stem of a group
 -- ARGV[i]  11-byte entries to add: as the queries of probe.lua, with the document's number (4) behind each
 -- returns  for each group one string of 6-byte answers, as probe.lua, the entry's own document left out
--- cost     a look-up and a write in a leaf an entry; with each 6000th record of a group a leaf splits
+-- cost     a look-up and a write in a leaf an entry; a group that has four times as many records as before grows
 --
 -- Idempotent: a record that stands already is not added again.
 

@@ -5,16 +5,16 @@
 -- Used slots come first in a row, the others are full of ones. Little is read and written of a string that is long: the
 -- server has few keys to look up, and a record is one or two cache lines away.
 --
---   stem:b    how many records there are, and with how many the group grows next (two u32); its fold (u8); how many leaves
---             it has but for those that are split in this round, and how many are (two u16); how many slots a row of each
---             leaf has (a byte a leaf)
+--   stem:b    how many records there are, and with how many the group grows next (two u32); its fold (u8); how many
+--             leaves it had when this round of splits began, and how many of them are split (two u16); how many slots a
+--             row of each leaf has (a byte a leaf)
 --   stem:b:N  leaf N
 --   stem:s:N  a hash: row -> the records that found no slot there, as a few do
 --
--- A group grows with its records. Its one leaf gets four times as many rows (it folds), and again, to 2000; from then on
--- its leaves split in four, one with each call. Both go by the next two bits of the place, which is the first fourteen
--- bits of the tag. As leaves fill up they get longer rows. With 32768 added to the place, a query looks for SimHash: the
--- last ten bits of the tag are SimHash's own, and one of them may differ.
+-- A group grows with its records. Its one leaf gets four times as many rows (it folds), and again, to 8000; from then
+-- on its leaves split in four, one with each call. Both go by the next two bits of the place, which is the first
+-- fourteen bits of the tag. As leaves fill up they get longer rows. With 32768 added to the place, a query looks for
+-- SimHash: the last ten bits of the tag are SimHash's own, and one of them may differ.
 
 local byte, char, find, format, sub = string.byte, string.char, string.find, string.format, string.sub
 local pack, unpack_struct, rep = struct.pack, struct.unpack, string.rep
@@ -51,7 +51,8 @@ local function opened(key, stem, head)
     if #head < SLOTS_OF then foreign(key) end
     count, limit, fold, span, split = unpack_struct(HEAD, head)
     slots = sub(head, SLOTS_OF + 1)
-    if fold < 1 or fold > MOST_FOLD or span < 1 or span > MOST or split >= span or #slots > 4 * span then foreign(key) end
+    local ours = fold > 0 and fold <= MOST_FOLD and span > 0 and span <= MOST and split < span and #slots <= 4 * span
+    if not ours then foreign(key) end
   end
   return {
     key = key, stem = stem, count = count, limit = limit, fold = fold, span = span, split = split, slots = slots,
