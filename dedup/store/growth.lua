@@ -40,7 +40,7 @@ end
 -- differ in when they want longer rows, as all groups fill up alike.
 local function slots_for(group, leaf, average)
   local lot = tonumber(sub(redis.sha1hex(leaf_key(group, leaf)), 1, 2), 16) / 255
-  local enough = average + (1.25 + lot) * math.sqrt(average)
+  local enough = average + (1.5 + lot) * math.sqrt(average)
   for s = 1, #SLOTS do
     if SLOTS[s] >= enough then return SLOTS[s] end
   end

@@ -87,10 +87,11 @@ local offsets = {}
 
 -- Return a number as text: the server would write it as %.17g, which is slow. Small offsets come again and again.
 local function decimal(number)
+  if number >= OFTEN then return format('%d', number) end
   local text = offsets[number]
   if not text then
     text = format('%d', number)
-    if number < OFTEN then offsets[number] = text end
+    offsets[number] = text
   end
   return text
 end
@@ -143,7 +144,7 @@ local function records_of(group, leaf, row)
   if width > 0 then
     local key, from = group.names[leaf] or leaf_key(group, leaf), row * width
     -- with a byte more than the row has, it ends where the next one begins: a number less to write out as text
-    whole = try_server('GETRANGE', key, offsets[from] or decimal(from), offsets[from + width] or decimal(from + width))
+    whole = try_server('GETRANGE', key, decimal(from), decimal(from + width))
     if #whole < width then refuse(key, whole) end  -- an error has no length
     local free = find(whole, EMPTY, 1, true)
     if free and free % RECORD == 1 then return whole, free - 1 end
