@@ -15,6 +15,7 @@ import msgspec
 
 from dedup.model import Match, Stored
 from dedup.store.index import Claim, Document, NearIndex
+from dedup.store.records import State
 
 
 class Novel(msgspec.Struct, frozen=True):
@@ -94,17 +95,29 @@ class Contest:
             self._leave(lost)
             await self.enter([claim.document for claim in lost])
 
+    async def _look(self, pairs: Sequence[tuple[Document, bytes]]) -> list[Copy | State | None]:
+        """Return for each document and rival a Copy if the rival is kept, its state if it is open, else None."""
+        states = await self._index.look((rival, b"") for _, rival in pairs)
+        return [
+            None if state is None else self._seen(document, rival, state)
+            for (document, rival), state in zip(pairs, states, strict=True)
+        ]
+
+    def _seen(self, document: Document, rival: bytes, state: State) -> Copy | State | None:
+        stored = self._index.decode(state.record)
+        match = self._verify(document, stored)
+        if match is None:
+            return None
+        return Copy(stored, match, (state.since, rival)) if state.kind == "K" else state
+
     async def _look_from_outside(self) -> None:
         pairs = [(document, rival) for document, rivals in self._outside.values() for rival in rivals]
-        states = await self._index.look((rival, b"") for _, rival in pairs)
         copies: dict[bytes, list[Copy]] = {}
-        for (document, rival), state in zip(pairs, states, strict=True):
-            stored = None if state is None else self._index.decode(state.record)
-            match = None if stored is None else self._verify(document, stored)
-            if state is None or stored is None or match is None:
+        for (document, rival), seen in zip(pairs, await self._look(pairs), strict=True):
+            if seen is None:
                 self._outside[document.id][1].discard(rival)
-            elif state.kind == "K":
-                copies.setdefault(document.id, []).append(Copy(stored, match, (state.since, rival)))
+            elif isinstance(seen, Copy):
+                copies.setdefault(document.id, []).append(seen)
         for id, found in copies.items():
             self.outcomes[id] = best(found)
             del self._outside[id]
@@ -115,17 +128,15 @@ class Contest:
 
     async def _meet_rivals(self) -> None:
         pairs = [(claim, rival) for id, claim in self.open.items() for rival in self._rivals[id]]
-        states = await self._index.look((rival, b"") for _, rival in pairs)
+        seen_by = await self._look([(claim.document, rival) for claim, rival in pairs])
         copies: dict[bytes, list[Copy]] = {}
         juniors: list[tuple[Claim, bytes]] = []
-        for (claim, rival), state in zip(pairs, states, strict=True):
-            stored = None if state is None else self._index.decode(state.record)
-            match = None if stored is None else self._verify(claim.document, stored)
-            if state is None or stored is None or match is None:
+        for (claim, rival), seen in zip(pairs, seen_by, strict=True):
+            if seen is None:
                 self._rivals[claim.document.id].discard(rival)
-            elif state.kind == "K":
-                copies.setdefault(claim.document.id, []).append(Copy(stored, match, (state.since, rival)))
-            elif state.kind == "P" and claim.number < rival:
+            elif isinstance(seen, Copy):
+                copies.setdefault(claim.document.id, []).append(seen)
+            elif seen.kind == "P" and claim.number < rival:
                 juniors.append((claim, rival))
         await self._challenge(juniors)
         losers = [self.open[id] for id in copies]

@@ -57,7 +57,7 @@ end
 local function write_leaf(group, leaf, slots, all, spilled)
   local key, spill = leaf_key(group, leaf), spill_key(group, leaf)
   if slots_of(group, leaf) > 0 then redis.call('DEL', key, spill) end
-  if not redis.call('SET', key, all, 'NX') then foreign(key) end
+  redis.call('SET', key, all)
   for first = 1, #spilled, 2000 do  -- a call takes some thousand arguments
     ask('HSET', spill, unpack(spilled, first, math.min(first + 1999, #spilled)))
   end
@@ -107,9 +107,17 @@ local function fold(group)
   put_leaf(group, 0, rows, 0, slots_for(group, 0, size / RECORD / rows_in(group)))
 end
 
+-- Stop before anything is moved if something that is not ours stands where a new leaf would be.
+local function keep_clear(group, leaf)
+  for _, key in ipairs({leaf_key(group, leaf), spill_key(group, leaf)}) do
+    if redis.call('EXISTS', key) == 1 then foreign(key) end
+  end
+end
+
 -- Make four leaves of the first one that is not yet split in this round.
 local function split(group)
   local leaf, many, span = group.split, rows_in(group), group.span
+  for way = 1, 3 do keep_clear(group, leaf + way * span) end
   local rows, size = rows_of(group, leaf)
   local average = size / RECORD / 4 / many
   rows = part(rows, many, span * group.fold)

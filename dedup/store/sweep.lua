@@ -38,7 +38,7 @@ local function take_from(leaf)
     if #left * RECORD < #records then rows[row] = table.concat(left) end
   end
   if found == 0 then return end
-  put_leaf(group, leaf, rows, 0, math.max(1, slots_of(group, leaf)))
+  put_leaf(group, leaf, rows, 0, slots_of(group, leaf))
   group.count, group.changed, removed = group.count - found, true, removed + found
 end
 

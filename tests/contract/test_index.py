@@ -381,6 +381,25 @@ async def test_buckets_split_by_further_bits(store: Store, namespace: str) -> No
     await assert_each_stands_in_each(near, rows, [*claims, last])
 
 
+@pytest.mark.parametrize("key", [b":b:\0\3", b":s:\0\1"])
+async def test_a_split_that_meets_a_foreign_key_moves_nothing(store: Store, namespace: str, key: bytes) -> None:
+    """What stands where a new leaf would be is named and stays; no record is lost by it."""
+    near = index(store, namespace)
+    rows = np.random.default_rng(1).integers(0, 2**56, (40, 19), dtype=np.uint64)
+    *claims, last = claims_at(rows)
+    await near.insert(claims)
+    stem = near.keys.stems[0]
+    await store.ask([("SETRANGE", stem + b":b", 0, (20_000_000).to_bytes(4, "little")), ("SET", stem + key, "theirs")])
+    with pytest.raises(StoreError, match="is not Winnow's"):
+        for _ in range(10):
+            await near.insert([last])
+    assert await store.get(stem + key) == b"theirs"
+    await store.ask([("DEL", stem + key)])
+    await near.insert([last])
+    assert (await shape(near))[0] == 4
+    await assert_each_stands_in_each(near, rows, [*claims, last])
+
+
 async def test_many_documents_in_one_bucket_are_all_found(store: Store, namespace: str) -> None:
     """A row that has many more records than slots is read whole, and stays whole when some in its midst leave."""
     near = index(store, namespace)
