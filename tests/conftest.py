@@ -53,3 +53,8 @@ def namespace() -> str:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name bytes by their length: those of gzip hold the time, and workers must collect the same names."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) else None
